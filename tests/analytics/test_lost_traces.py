@@ -10,9 +10,8 @@ from dejamq_analytics.evidence import lack, polled, server_logs
 from dejamq_analytics.evidence.brokers import Brokers
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
 from dejamq_analytics.evidence.clients import ClientStarts
-from dejamq_analytics.evidence.filters import Filters
 from dejamq_analytics.evidence.lack import Shown, Untraced, untraced
-from dejamq_analytics.evidence.mark import SECOND, Mark, QueueName, Reset
+from dejamq_analytics.evidence.mark import SECOND, Mark, PropertyFilters, QueueName, Reset
 from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import Line
 from dejamq_analytics.report.evidence_scope import EvidenceVerdict
@@ -66,7 +65,7 @@ def lost(
 
 
 def filters(expression: str = "region = 'EU'") -> Shown:
-    known = Filters()
+    known = PropertyFilters()
     known.learn([Mark(0, 0, "", "", "filtered", {"group": "billing", "filters": {"orders": expression}})])
     return Shown(known, [])
 
@@ -84,7 +83,7 @@ def test_a_message_that_looks_to_the_filter_like_one_that_was_given_is_a_lost_tr
 
 
 def test_words_in_quotes_are_no_properties_of_a_filter() -> None:
-    known = Filters()
+    known = PropertyFilters()
     known.learn(
         [Mark(0, 0, "", "", "filtered", {"group": "g", "filters": {"t": "a = 'it''s b' AND c_1 BETWEEN 1 AND 2"}})]
     )
@@ -112,7 +111,7 @@ def test_a_brokers_log_and_a_poll_of_the_members_tell_filters_by_properties(tmp_
 
 
 def forward(at_s: int = 5, new: int = 6) -> Shown:
-    return Shown(Filters(), [Reset("billing", QUEUE, new, at_s * SECOND)])
+    return Shown(PropertyFilters(), [Reset("billing", QUEUE, new, at_s * SECOND)])
 
 
 def test_messages_that_a_reset_jumped_over_are_no_lost_traces() -> None:

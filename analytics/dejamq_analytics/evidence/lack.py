@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
-from dejamq_analytics.evidence.filters import Filters
-from dejamq_analytics.evidence.mark import MS, SECOND, QueueName, Reset
+from dejamq_analytics.evidence.mark import MS, SECOND, PropertyFilters, QueueName, Reset
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records, Stored
 
@@ -43,11 +42,11 @@ SAME_TIME_US = SECOND
 class Shown(NamedTuple):
     """What evidence shows of offsets that no handler passed: filters by properties, and offsets that somebody set."""
 
-    filters: Filters
+    filters: PropertyFilters
     resets: Sequence[Reset]
 
 
-NOTHING_SHOWN = Shown(Filters(), ())
+NOTHING_SHOWN = Shown(PropertyFilters(), ())
 
 
 class Untraced(NamedTuple):
@@ -162,7 +161,7 @@ NONE = Absent(0, 0)
 class _Traced:
     """What trace records tell of deliveries."""
 
-    def __init__(self, given: Iterable[GivenMessage], filters: Filters) -> None:
+    def __init__(self, given: Iterable[GivenMessage], filters: PropertyFilters) -> None:
         self._filters = filters
         self.offsets: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
         self._members: set[tuple[str, Place]] = set()

@@ -16,8 +16,7 @@ from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_
 from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_analytics.evidence import popped
-from dejamq_analytics.evidence.filters import Filters
-from dejamq_analytics.evidence.mark import MS, Mark, QueueName
+from dejamq_analytics.evidence.mark import MS, Mark, PropertyFilters, QueueName
 from dejamq_analytics.evidence.trace import TraceMessage, is_trace_topic
 from dejamq_analytics.sources.commit_log import blank_at, log_files, scan
 
@@ -79,9 +78,9 @@ class Ended(NamedTuple):
 class Records:
     """All records of some stores that a handler may have had, once each, and all trace messages."""
 
-    def __init__(self, filters: Filters | None = None) -> None:
+    def __init__(self, filters: PropertyFilters | None = None) -> None:
         """``filters`` tell which properties of records to keep."""
-        self._filters = filters or Filters()
+        self._filters = filters or PropertyFilters()
         self.by_key: dict[str, list[Stored]] = defaultdict(list)
         self.traces: list[TraceMessage] = []
         self.waiting: dict[Waited, list[Stored]] = defaultdict(list)

@@ -26,9 +26,8 @@ from dejamq_analytics.evidence import (
 from dejamq_analytics.evidence.brokers import Brokers
 from dejamq_analytics.evidence.client import ClientStart
 from dejamq_analytics.evidence.clients import ClientStarts
-from dejamq_analytics.evidence.filters import Filters
 from dejamq_analytics.evidence.found import Found
-from dejamq_analytics.evidence.mark import Mark
+from dejamq_analytics.evidence.mark import Mark, PropertyFilters
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records
 from dejamq_analytics.evidence.text_lines import LineLayout, Zone, lines_of, raw_lines, zones_of
@@ -80,7 +79,7 @@ class _Marks:
         self.name_servers: dict[str, list[Mark]] = defaultdict(list)
         self.routes: list[Mark] = []
         self.offsets: list[Mark] = []
-        self.filters = Filters()
+        self.filters = PropertyFilters()
         self.traces: list[TraceMessage] = []
 
 
