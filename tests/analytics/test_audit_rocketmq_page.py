@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from dejamq_analytics.evidence.client import MADE_UP
+from less_evidence import single_losses
+from recorded import NAMES, audited, truth_of
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "audit-rocketmq.md").read_text()
@@ -48,3 +51,53 @@ def test_the_command_of_the_page_tells_what_the_page_shows(tmp_path: Path) -> No
 @pytest.mark.parametrize("path", [line.strip() for line in block("broker-a/store/commitlog").splitlines()[1:]])
 def test_the_files_that_the_page_names_are_those_of_the_incident(path: str) -> None:
     assert (RECORDED / path).exists()
+
+
+CLIENTS = {"Java 5.3.3": "java-5.3.3", "Java 4.9.8": "java-4.9.8", "Go 2.1.2": "go"}
+ROWS = re.findall(r"^\| ([A-Z]\d+(?:, [A-Z]\d+)*) \|.*\| ([^|]+) \|$", PAGE, re.MULTILINE)
+
+
+def client_of(run: str) -> str:
+    """Runs of other clients than Java's of version 5 are named after them."""
+    return {"go": "go", "client4": "java-4.9.8"}.get(run.rpartition("_")[2], "java-5.3.3")
+
+
+def recorded_with() -> set[tuple[str, str]]:
+    """Each cause and client of which there is a recorded run."""
+    return {
+        (cause, client_of(name))
+        for name in NAMES
+        for causes in truth_of(name)["causes"].values()
+        for cause in causes
+    }  # fmt: skip
+
+
+def test_each_cause_that_the_page_says_was_seen_with_a_client_has_a_recorded_run() -> None:
+    seen = {(cause, CLIENTS[client]) for causes, clients in ROWS for cause in causes.split(", ")
+            for client in clients.split(", ") if client != "–"}  # fmt: skip
+    assert len(ROWS) > 20
+    assert seen - recorded_with() == set()
+    unnamed = {cause for causes, clients in ROWS if clients == "–" for cause in causes.split(", ")}
+    assert unnamed & {cause for cause, _ in recorded_with()} == set()
+
+
+def test_each_cause_that_the_page_of_causes_says_was_seen_has_a_recorded_run() -> None:
+    page = (HERE / "docs" / "duplicates.md").read_text()
+    seen = {
+        (title, client)
+        for title, text in re.findall(r"^### ([A-Z]\d+): (.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
+        for told in re.findall(r"- Seen on RocketMQ 5\.3\.3: (.*?)\n- ", text, re.DOTALL)
+        for client in re.findall(r"java-[\d.]+|\bgo\b", told)
+    }
+    assert len(seen) > 30
+    assert seen - recorded_with() == set()
+
+
+def test_a_member_that_no_log_names_has_a_made_up_id_as_the_page_says(tmp_path: Path) -> None:
+    (without_names,) = (one for one in single_losses(RECORDED.parent / "o20") if one.what == "below WARN of billing-2")
+    shutil.copytree(RECORDED.parent / "o20", tmp_path / "run")
+    without_names.take(tmp_path / "run")
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    (missing, *others) = {re.sub(r"which members .* are: ", "", one) for one in verdict.undetermined_missing}
+    assert (missing, others) == ("the log of the client that has none tells (L8 or O20)", [])
+    assert all(re.search(MADE_UP, one) for one in verdict.undetermined_missing)

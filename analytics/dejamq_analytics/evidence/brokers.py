@@ -6,7 +6,7 @@ from typing import Any
 
 from dejamq_analytics.evidence.client import ClientStart, Hold
 from dejamq_analytics.evidence.clients import ClientStarts
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName, Reset
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Stored
 
@@ -39,6 +39,8 @@ class Brokers:
         self.names: dict[str, str] = {}
         self.starts: dict[str, list[BrokerStart]] = defaultdict(list)
         self._hosts: dict[str, str] = {}
+        self.resets: list[Reset] = []
+        """Offsets that somebody set, by lines of brokers."""
         self._operators: dict[tuple[str, str], str] = {}
         self._client_ids: dict[tuple[str, str], str] = {}
         self.answers_to_checks: dict[tuple[str, int], Mark] = {}
@@ -244,6 +246,8 @@ class Brokers:
         client = self._clients.of_client_id(client_id, mark.at_us)
         queue = QueueName(mark.said["topic"], name, queue_id)
         told = self._set_by(broker, mark, mark.said["group"], queue, old, new, by, client)
+        if by == "reset":
+            self.resets.append(Reset(mark.said["group"], queue, new, mark.at_us + mark.within_us))
         told["client_id"] = client_id or self._operators.get((mark.said["topic"], mark.said["group"]), "")
 
     def _set_by(

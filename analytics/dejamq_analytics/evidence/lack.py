@@ -2,15 +2,16 @@
 
 Traces may be lost. A client drops those that it cannot send, and one that is killed has not sent its last ones. The
 offsets that it told show that: its handlers had what lies below. So do records between two of a queue that were traced.
+What a filter left out, and what a reset jumped over, no handler had: where the evidence shows either, nothing is lost.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dejamq_analytics.evidence.client import ClientStart, GivenMessage
-from dejamq_analytics.evidence.mark import QueueName
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
+from dejamq_analytics.evidence.mark import MS, SECOND, PropertyFilters, QueueName, Reset
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records, Stored
 
@@ -24,11 +25,28 @@ LOST_TRACES = (
 )
 NO_LOG = "the log of {}: logs/rocketmqlogs/rocketmq_client.log in the home of its user"
 NO_STORE = "the commit log of each broker: its store directory, with --store or among the others"
+EMPTY_STORE = "records in {}: this store is empty, so that nothing tells whose it is. Copy its folder commitlog again"
 NO_BROKER_LOG = "broker.log and store.log of each broker: logs/rocketmqlogs in the home of its user"
 
 
+Span = tuple[int, int]
+Looks = str | tuple[tuple[str, str], ...]
 Place = tuple[str, QueueName, int]
 """A group, a queue, and an offset of it."""
+
+
+SAME_TIME_US = SECOND
+"""Two machines' clocks are taken for right up to this."""
+
+
+class Shown(NamedTuple):
+    """What evidence shows of offsets that no handler passed: filters by properties, and offsets that somebody set."""
+
+    filters: PropertyFilters
+    resets: Sequence[Reset]
+
+
+NOTHING_SHOWN = Shown(PropertyFilters(), ())
 
 
 class Untraced(NamedTuple):
@@ -41,11 +59,11 @@ class Untraced(NamedTuple):
 
 
 def of(
-    processes: Iterable[Process], stores: Iterable[str], lost: Iterable[Untraced] = (), *, journaled: bool = False
+    processes: Iterable[Process], stores: Mapping[str, bool], lost: Iterable[Untraced] = (), *, journaled: bool = False
 ) -> tuple[list[str], bool]:
     """In words; and whether there were deliveries that nobody can see, as those whose traces are ``lost``.
 
-    ``journaled``: the brokers have journals.
+    ``stores``: by folder, whether there is any record. ``journaled``: the brokers have journals.
     """
     every = [*processes]
     clients = [one for one in every if isinstance(one, ClientStart) and (one.holds or one.given)]
@@ -56,8 +74,9 @@ def of(
     unlogged = [one.name for one in clients if "log" not in one.has]
     found = [NO_TRACE.format(name) for name in sorted(silent)] + [NO_LOG.format(name) for name in sorted(unlogged)]
     found += dropped
-    stored = any(stores)
-    if not stored:
+    stored = any(stores.values())
+    found += [EMPTY_STORE.format(store) for store, filled in sorted(stores.items()) if not filled]
+    if not stores:
         found.append(NO_STORE)
     if not journaled and not any("broker.log" in one.has for one in every):
         found.append(NO_BROKER_LOG)
@@ -80,32 +99,53 @@ def _worked(client: ClientStart) -> bool:
     return any(value > 0 for hold in client.holds for _, value in hold.persisted)
 
 
-def untraced(clients: Iterable[ClientStart], given: Iterable[GivenMessage], records: Records) -> list[Untraced]:
-    """By member and by group. A record that a filter of the group may have left out is none; one that the stores lack
-    is one, as its trace may lie where it lay.
+def untraced(
+    clients: Iterable[ClientStart], given: Iterable[GivenMessage], records: Records, shown: Shown = NOTHING_SHOWN
+) -> list[Untraced]:
+    """By member and by group. A record that a filter of the group may have left out is none, nor is one that a reset
+    jumped over; one that the stores lack is one, as its trace may lie where it lay.
     """
-    traced = _Traced(given)
+    clients, given = [*clients], [*given]
+    traced, jumps = _Traced(given, shown.filters), _jumps(clients, given, shown.resets)
     by_queue = _by_queue(records)
     found: list[Untraced] = []
+    told_of: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
+    for client in clients:
+        for hold in client.holds:
+            told_of[hold.group, hold.queue] += [value for _, value in hold.persisted]
     for client in clients:
         for hold in client.holds if "trace" in client.has else []:
             told = [value for _, value in hold.persisted]
+            told += _first_after(client, hold, by_queue[hold.queue]) if told else []
             there, absent = [*_between(by_queue[hold.queue], told)], NONE
+            jumped = jumps[hold.group, hold.queue]
             gone = [
                 one.queue_offset for one in there
                 if not traced.by_member(client, hold.group, one) and traced.would_have(hold.group, one)
+                and not _in(jumped, one.queue_offset)
             ]  # fmt: skip
             if hold.queue.broker_name in records.brokers:
                 lowest = by_queue[hold.queue][0].queue_offset if by_queue[hold.queue] else 0
-                absent = _absent(there, told, lowest)
+                absent = _absent(there, told, lowest, jumped)
             found += _told(client.name, hold.queue, gone, absent)
     for (group, queue), offsets in sorted(traced.offsets.items()):
         gone = [
-            one.queue_offset for one in _between(by_queue[queue], offsets)
+            one.queue_offset for one in _between(by_queue[queue], [*offsets, *told_of[group, queue]])
             if not traced.by_group(group, one) and traced.would_have(group, one)
+            and not _in(jumps[group, queue], one.queue_offset)
         ]  # fmt: skip
         found += _told(f"the members of {group}", queue, gone)
     return found
+
+
+def _first_after(client: ClientStart, hold: Hold, records: Sequence[Stored]) -> list[int]:
+    """The first offset stored after the member had the queue: it began there or before, whatever it told first."""
+    if hold.opened is None or client.skew_ms is not None:
+        return []
+    open_us = hold.opened.at_us + hold.opened.within_us + SAME_TIME_US
+    first = bisect_right(records, open_us, key=lambda one: one.stored_ms * MS)
+    last = max(value for _, value in hold.persisted)
+    return [one.queue_offset for one in records[first : first + 1] if one.queue_offset < last]
 
 
 class Absent(NamedTuple):
@@ -121,11 +161,12 @@ NONE = Absent(0, 0)
 class _Traced:
     """What trace records tell of deliveries."""
 
-    def __init__(self, given: Iterable[GivenMessage]) -> None:
+    def __init__(self, given: Iterable[GivenMessage], filters: PropertyFilters) -> None:
+        self._filters = filters
         self.offsets: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
         self._members: set[tuple[str, Place]] = set()
         self._places: set[Place] = set()
-        self._tags: set[tuple[str, str, str]] = set()
+        self._looks: set[tuple[str, str, Looks]] = set()
         self._unplaced: set[tuple[str, str]] = set()
         for one in given:
             group, record = one.mark.said["group"], one.record
@@ -136,7 +177,7 @@ class _Traced:
             self.offsets[group, record.queue].append(record.queue_offset)
             self._members.add((one.process.key, place))
             self._places.add(place)
-            self._tags.add((group, record.queue.topic, record.tags))
+            self._looks.add((group, record.queue.topic, self._look(group, record)))
 
     def by_member(self, client: ClientStart, group: str, record: Stored) -> bool:
         return (client.key, (group, record.queue, record.queue_offset)) in self._members or self._somewhere(
@@ -151,9 +192,46 @@ class _Traced:
         return (group, record.unique_key) in self._unplaced
 
     def would_have(self, group: str, record: Stored) -> bool:
-        """The group has no filter by tag that leaves it out: it was given one of the same tag. A retry has none."""
+        """The group has no filter that leaves it out: it was given one that looks the same to it. A retry has none."""
         topic = record.queue.topic
-        return topic.startswith("%") or (group, topic, record.tags) in self._tags
+        return topic.startswith("%") or (group, topic, self._look(group, record)) in self._looks
+
+    def _look(self, group: str, record: Stored) -> Looks:
+        """What the group's filter sees of a record: its tag, or the properties that an SQL92 filter names."""
+        names = self._filters.of(group, record.queue.topic)
+        return record.tags if names is None else tuple(one for one in record.facts if one[0] in names)
+
+
+def _jumps(
+    clients: Sequence[ClientStart], given: Sequence[GivenMessage], resets: Iterable[Reset]
+) -> dict[tuple[str, QueueName], list[Span]]:
+    """Offsets that nobody was given, as somebody had set the offset of a queue further on than its members were.
+
+    They begin behind the last one told or traced below. Whoever may have been further before the reset did not jump.
+    """
+    found: dict[tuple[str, QueueName], list[Span]] = defaultdict(list)
+    for reset in resets:
+        group, queue, new, latest_us = reset
+        holders = [one for one in clients if any((hold.group, hold.queue) == (group, queue) for hold in one.holds)]
+        told = [
+            act for one in holders for hold in one.holds
+            if (hold.group, hold.queue) == (group, queue) for act in hold.persisted
+        ]  # fmt: skip
+        had = [
+            (one.mark.at_us, one.record.queue_offset + 1) for one in given
+            if one.record is not None and (one.mark.said["group"], one.record.queue) == (group, queue)
+        ]  # fmt: skip
+        in_time = latest_us + SAME_TIME_US
+        ahead = any(at_us <= in_time and value >= new for at_us, value in told)
+        ahead = ahead or any(at_us <= in_time and value > new for at_us, value in had)
+        before = [value for _, value in told if value < new] + [value for _, value in had if value <= new]
+        if before and not ahead and all(one.skew_ms is None for one in holders):
+            found[group, queue].append((max(before), new))
+    return found
+
+
+def _in(spans: Iterable[Span], offset: int) -> bool:
+    return any(begin <= offset < end for begin, end in spans)
 
 
 def _by_queue(records: Records) -> dict[QueueName, list[Stored]]:
@@ -178,17 +256,20 @@ def _between(records: Sequence[Stored], offsets: Sequence[int]) -> Sequence[Stor
     return records[begin:end]
 
 
-def _absent(there: Sequence[Stored], offsets: Sequence[int], lowest: int) -> Absent:
+def _absent(there: Sequence[Stored], offsets: Sequence[int], lowest: int, jumped: Sequence[Span] = ()) -> Absent:
     """Offsets of that range that no store has a record of. Below the ``lowest`` that it has they expired."""
     if not offsets:
         return NONE
-    begin = max(min(offsets), lowest)
-    known = sorted({one.queue_offset for one in there})
-    count = max(offsets) - begin - len(known)
-    if count <= 0:
-        return NONE
-    gaps = (begin + at for at, offset in enumerate(known) if offset != begin + at)
-    return Absent(count, next(gaps, begin + len(known)))
+    at, end = max(min(offsets), lowest), max(offsets)
+    count, first = 0, 0
+    known = [(one.queue_offset, one.queue_offset + 1) for one in there]
+    for begin, behind in sorted([*known, *jumped, (end, end)]):
+        gap = min(begin, end) - at
+        if gap > 0:
+            first = first if count else at
+            count += gap
+        at = max(at, behind)
+    return Absent(count, first)
 
 
 def _told(who: str, queue: QueueName, gone: Sequence[int], absent: Absent = NONE) -> list[Untraced]:

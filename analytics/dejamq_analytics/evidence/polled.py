@@ -41,6 +41,13 @@ def _told(told: dict[str, Any], source: str) -> TraceMessage | Mark | None:
     if kind == "offsets" and told.get("code") == 0:
         table = (told.get("body") or {}).get("offsetTable", {})
         return _mark(told, source, "offsets", {"broker": str(told.get("broker", "")), "offsets": offsets_of(table)})
+    if kind == "connections" and told.get("code") == 0:
+        table = (told.get("body") or {}).get("subscriptionTable", {})
+        filters = {
+            str(topic): str(one["subString"]) for topic, one in table.items() if one.get("expressionType") == "SQL92"
+        }
+        group = {"group": str(told.get("group", "")), "filters": filters}
+        return _mark(told, source, "filtered", group) if filters else None
     return None
 
 

@@ -52,6 +52,9 @@ PATTERNS: dict[str, str] = {
     + r"(?P<address>[^\]]*)\] transaction state, the producer commit the message\."
     + to("commitLogOffset=")
     + r"(?P<half_log_offset>\d+)",
+    "filtered": to("subscription changed, ")
+    + r"(?:add new topic, )?group: (?P<group>\S+) "
+    + r"(?P<filters>SubscriptionData.*|OLD: .*)",
     "registered": to("new broker registered, ") + REGISTERED,
     "unregistered": to("unregisterBroker, remove from brokerLiveTable ") + REGISTERED,
     "silent": to("The broker channel expired, ") + REGISTERED,
@@ -64,7 +67,7 @@ ANY = re.compile(
     "Offset\\.json|last shutdown|max phy offset|"
     "Clean group's offset|Clean topic's offset|clean group offset|"
     "tryLock|unlockBatch|broker registered|remove from brokerLiveTable|channel expired|"
-    "Check transaction\\.|Check producer\\[|"
+    "Check transaction\\.|Check producer\\[|expressionType=SQL92|"
     f"- (?:{SETTINGS})="
 )
 RESET_TO = re.compile(r'"queueId":(\d++)(?>(?:(?!"queueId":)[^{}])*)\}:(-?\d++)')
@@ -105,7 +108,18 @@ def _said(groups: dict[str, str | None]) -> dict[str, Any]:
         said["offsets_before"] = {whole(queue): whole(at) for queue, at in CLEANED.findall(said["cleaned"])}
     if "offsets" in said:
         said["offsets"] = {whole(queue): whole(at) for queue, at in RESET_TO.findall(said["offsets"])}
+    if "filters" in said:
+        said["filters"] = dict(_filters(said["filters"]))
     for name in ("queue_id", "new", "old", "log_max", "half_offset", "half_log_offset"):
         if name in said:
             said[name] = whole(said[name])
     return said
+
+
+def _filters(text: str) -> Iterator[tuple[str, str]]:
+    """Topic and expression of each subscription by SQL92."""
+    for one in text.split("SubscriptionData [")[1:]:
+        told, _, kind = one.rpartition(", expressionType=")
+        topic, _, expression = told.partition(", topic=")[2].partition(", subString=")
+        if kind.startswith("SQL92") and topic:
+            yield topic, expression.rpartition(", tagsSet=[")[0]

@@ -16,7 +16,7 @@ from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_
 from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_analytics.evidence import popped
-from dejamq_analytics.evidence.mark import MS, Mark, QueueName
+from dejamq_analytics.evidence.mark import MS, Mark, PropertyFilters, QueueName
 from dejamq_analytics.evidence.trace import TraceMessage, is_trace_topic
 from dejamq_analytics.sources.commit_log import blank_at, log_files, scan
 
@@ -46,6 +46,8 @@ class Stored(NamedTuple):
     """Whether it ended a transaction, and the log offset of the half message that it ended."""
     checks: int = 0
     tags: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Properties that a filter looks at, by name."""
 
     @property
     def waited(self) -> Waited:
@@ -76,7 +78,9 @@ class Ended(NamedTuple):
 class Records:
     """All records of some stores that a handler may have had, once each, and all trace messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, filters: PropertyFilters | None = None) -> None:
+        """``filters`` tell which properties of records to keep."""
+        self._filters = filters or PropertyFilters()
         self.by_key: dict[str, list[Stored]] = defaultdict(list)
         self.traces: list[TraceMessage] = []
         self.waiting: dict[Waited, list[Stored]] = defaultdict(list)
@@ -141,9 +145,14 @@ class Records:
 
     def _keep(self, record: Record, host: str, store: str) -> None:
         key = record.properties.get(PROPERTY_UNIQUE_KEY)
-        if not key:
-            return
+        if not key:  # clients then show the broker's id, as RocketMQ's MessageClientExt.getMsgId does
+            if record.topic in (names.SCHEDULE_TOPIC, names.HALF_TOPIC):
+                return
+            key = record.offset_message_id
         one = _stored(record, key, host, store)
+        if looked_at := self._filters.properties(record.topic):
+            facts = sorted((name, value) for name, value in record.properties.items() if name in looked_at)
+            one = one._replace(facts=tuple(facts))
         if record.topic == names.SCHEDULE_TOPIC:
             self.waiting[one.waited].append(one)
         elif record.topic == names.HALF_TOPIC:

@@ -27,7 +27,7 @@ from dejamq_analytics.evidence.brokers import Brokers
 from dejamq_analytics.evidence.client import ClientStart
 from dejamq_analytics.evidence.clients import ClientStarts
 from dejamq_analytics.evidence.found import Found
-from dejamq_analytics.evidence.mark import Mark
+from dejamq_analytics.evidence.mark import Mark, PropertyFilters
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records
 from dejamq_analytics.evidence.text_lines import LineLayout, Zone, lines_of, raw_lines, zones_of
@@ -79,6 +79,7 @@ class _Marks:
         self.name_servers: dict[str, list[Mark]] = defaultdict(list)
         self.routes: list[Mark] = []
         self.offsets: list[Mark] = []
+        self.filters = PropertyFilters()
         self.traces: list[TraceMessage] = []
 
 
@@ -86,11 +87,17 @@ def translate(reading: Reading, into: Path) -> Evidence:
     """Write a journal of each process into ``into``. Raises BadInput where there is nothing of any use."""
     files = found.found_in(reading.folders)
     stores = [*dict.fromkeys([*reading.stores, *(str(one.path) for one in files if one.kind == found.STORE)])]
+    shown = {str(one.path): one.shown for one in files}
     marks = _Marks()
     zones = zones_of({one.path: one.shown for one in files if one.kind in (found.CLIENT, found.SERVER)}, reading.zones)
-    records = Records()
+    read = {
+        file.path: _read(file, reading.layout, zones.get(file.path), marks)
+        for file in files
+        if file.kind != found.STORE
+    }
+    records = Records(marks.filters)  # whose properties the filters of logs and answers look at
     records.read(stores, reading.trace_topics)
-    said = [f"{file.shown}: {_read(file, reading.layout, zones.get(file.path), marks, records)}" for file in files]
+    said = [f"{file.shown}: {read.get(file.path) or _told_of_store(file, records)}" for file in files]
     known = journaled(reading.journals)
     every, lost = _processes(marks, records, files, known)
     journals, sources = into / "journals", into / "sources.jsonl"
@@ -100,18 +107,21 @@ def translate(reading: Reading, into: Path) -> Evidence:
             process.write(journals, told)
     if not any(journals.iterdir()) and not known.names:
         raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
-    lacking, blind = lack.of(every, stores, lost, journaled=bool(known.names))
+    filled = {shown.get(store, store): bool(records.counted[store]) for store in stores}
+    lacking, blind = lack.of(every, filled, lost, journaled=bool(known.names))
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 
 
-def _read(file: Found, layout: LineLayout | None, zone: Zone | None, marks: _Marks, records: Records) -> str:
+def _told_of_store(file: Found, records: Records) -> str:
+    there = [f"{number} {what}" for what, number in records.counted[str(file.path)].items()]
+    return f"{file.kind}, machine {file.host}, {', '.join(there) or 'empty'}"
+
+
+def _read(file: Found, layout: LineLayout | None, zone: Zone | None, marks: _Marks) -> str:
     """Its marks; what it is, in words."""
     if file.kind == found.OFFSETS:
         marks.offsets += offset_files.marks(file.path, file.shown, file.host)
         return f"{offset_files.told(file.path)}, machine {file.host}"
-    if file.kind == found.STORE:
-        there = [f"{number} {what}" for what, number in records.counted[str(file.path)].items()]
-        return f"{file.kind}, machine {file.host}, {', '.join(there) or 'empty'}"
     if zone is not None or file.kind == found.GO:
         return _read_log(file, layout, zone, marks)
     if file.kind == found.TRACE:
@@ -125,6 +135,8 @@ def _read_answers(file: Found, marks: _Marks) -> None:
     for answer in polled.read(file.path, file.shown):
         if isinstance(answer, TraceMessage):
             marks.traces.append(answer)
+        elif answer.what == "filtered":
+            marks.filters.learn([answer])
         else:
             (marks.routes if answer.what == "routed" else marks.offsets).append(answer)
 
@@ -140,6 +152,7 @@ def _read_log(file: Found, layout: LineLayout | None, zone: Zone | None, marks: 
         marks.client[file.host] += told
     else:
         told = [*server_logs.marks(lines_of(file.path, zone.offset), file.shown, file.host)]
+        marks.filters.learn(told)
         of_name_server = file.path.name.startswith("namesrv")
         for mark in told:
             there = of_name_server or mark.what in name_servers.CHANGES
@@ -194,7 +207,7 @@ def _processes(
     servers = [name_servers.of_host(host, told, brokers.names) for host, told in marks.name_servers.items()]
     own = {*known.names.values()}
     found = [*every.by_key.values(), *(one for one in brokers.every() if one.name not in own), *servers]
-    return found, lack.untraced(every.by_key.values(), given, records)
+    return found, lack.untraced(every.by_key.values(), given, records, lack.Shown(marks.filters, brokers.resets))
 
 
 def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Found]) -> None:
@@ -208,7 +221,9 @@ def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Fo
 
 
 def _names(brokers: Brokers, every: ClientStarts, records: Records) -> dict[str, str]:
-    """The name of the broker at each address; where logs tell of one broker only, it is that of the only store."""
+    """The name of the broker at each address; where logs tell of one broker only, it is that of the only store. An
+    empty store has neither address nor name: reports know it by its folder.
+    """
     used = {hold.queue.broker_name for client in every.by_key.values() for hold in client.holds}
     hosts = {host for some in records.hosts.values() for host in some}
     if len(used) == 1 and len(hosts) == 1:
