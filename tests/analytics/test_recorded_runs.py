@@ -20,7 +20,7 @@ from dejamq_analytics.report.evidence_scope import EvidenceVerdict
 from dejamq_analytics.run import Request, run_audit
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_analytics.sources.paths import BadInput
-from less_evidence import random_loss, single_losses, without_traces, wrong
+from less_evidence import Loss, random_loss, single_losses, without_traces, wrong
 from recorded import NAMES, RECORDED, audited, came_twice, causes_of, found_twice, truth_of
 
 LIKELY = {"o2": "O2", "o20": "O20", "p3": "P3", "r13": "R13", "r2": "R2"}
@@ -205,6 +205,16 @@ def test_less_evidence_never_makes_a_verdict_wrong(tmp_path: Path, chance: rando
     for name in chance.sample(NAMES, 4):
         losses = [random_loss(RECORDED / name, chance) for _ in range(chance.randint(1, 3))]
         assert wrong(name, losses, tmp_path / name) == [], (name, [loss.what for loss in losses])
+
+
+def test_deliveries_of_a_message_with_two_copies_are_not_of_the_one_in_a_store_that_ends_too_early(
+    tmp_path: Path,
+) -> None:
+    def cut_off(run: Path) -> None:
+        first = sorted(run.rglob("commitlog/*"))[0]
+        first.write_bytes(first.read_bytes()[: first.stat().st_size // 8])
+
+    assert wrong("p3", [Loss("the end of the first store", cut_off)], tmp_path) == []
 
 
 def test_a_broadcasting_member_whose_log_tells_no_name_leaves_open_whether_it_had_the_message_before(

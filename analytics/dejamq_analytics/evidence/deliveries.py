@@ -72,15 +72,18 @@ def _kept_it(given: GivenMessage) -> bool:
 
 
 def _elsewhere(some: list[GivenMessage], group: str, fitting: list[Stored], records: Records) -> bool:
-    """Whether these members had queues of the topic at brokers whose stores are not there: a record may lie there."""
+    """Whether a record may lie where these members had queues of the topic and no store is there, or one that ends
+    before an offset that they told.
+    """
     topics = {one.queue.topic for one in fitting}
-    held = {
-        hold.queue.broker_name
-        for given in some
-        for hold in given.process.holds
-        if hold.group == group and hold.queue.topic in topics
-    }
-    return not held <= records.brokers
+    holds = [
+        hold for given in some for hold in given.process.holds if hold.group == group and hold.queue.topic in topics
+    ]
+    return any(
+        hold.queue.broker_name not in records.brokers
+        or any(value > records.end_of(hold.queue) for _, value in hold.persisted)
+        for hold in holds
+    )
 
 
 def _give(some: list[GivenMessage], group: str, fitting: list[Stored]) -> None:

@@ -93,6 +93,7 @@ class Records:
         self.hosts: dict[str, set[str]] = defaultdict(set)
         self.brokers: set[str] = set()
         """Names of brokers whose stores these are."""
+        self._ends: dict[QueueName, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
 
@@ -168,6 +169,13 @@ class Records:
                 one._replace(queue=one.queue._replace(broker_name=names.get(one.store_host, one.store)))
                 for one in records
             ]
+        for records in self.by_key.values():
+            for one in records:
+                self._ends[one.queue] = max(self._ends.get(one.queue, 0), one.queue_offset + 1)
+
+    def end_of(self, queue: QueueName) -> int:
+        """The offset behind the last record of a queue, 0 without one. Only once brokers are ``named``."""
+        return self._ends.get(queue, 0)
 
     def of_delivery(self, unique_key: str, group: str, times: int) -> list[Stored]:
         """Records that a handler of the group may have been given as this try."""
