@@ -4,12 +4,13 @@ import asyncio
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from consumer_cluster import servers, until
-from dejamq import Admin, ConfigError, InvalidName, ReceivedMessage, RouteNotFound
+from dejamq import Admin, ConfigError, InvalidName, Producer, ReceivedMessage, RouteNotFound
 from dejamq.integrations.taskiq import DejamqBroker
 from dejamq_lab.duplicates import find_duplicates
 from task_cluster import RESULTS, acknowledged, nothing_is_left, task_broker, working
@@ -27,9 +28,10 @@ CONTEXT: Any = TaskiqDepends()
 
 
 @pytest.fixture(autouse=True)
-def _short_receives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is shut down waits for the end of its receive."""
+def _short_receives_and_patient_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is shut down waits for the end of its receive. A send may take long on a busy machine."""
     monkeypatch.setattr("dejamq.integrations.taskiq.RECEIVE_MS", 50)
+    monkeypatch.setattr("dejamq.integrations.taskiq.Producer", partial(Producer, send_msg_timeout_ms=20_000))
 
 
 async def dead_letters(admin: Admin) -> list[ReceivedMessage]:

@@ -478,7 +478,7 @@ public class Scenarios {
         SendResult result = producer.send(message(topic, "", 0));
         System.out.println(result.getSendStatus());
         int found = 0;
-        for (int tries = 0; tries < 100 && found == 0; tries++) {
+        for (int tries = 0; tries < 300 && found == 0; tries++) {
             try {
                 found = producer.queryMessage("RMQ_SYS_TRACE_TOPIC", result.getMsgId(), 10, 0, Long.MAX_VALUE)
                     .getMessageList().size();

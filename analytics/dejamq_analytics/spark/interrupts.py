@@ -3,27 +3,17 @@
 Only the main thread gets signals; in another one nothing here changes anything.
 """
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
+from dejamq_analytics.sources.interrupts import handling
+
 STOP_TIMEOUT_S = 10
-Handler = Callable[[int, FrameType | None], Any]
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Ctrl-C counts when the block has ended, and the second one at once."""
-    came: list[int] = []
-    with _handling(lambda then: lambda number, frame: then(number, frame) if came else came.append(number)):
-        yield
-    if came:
-        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
@@ -42,7 +32,7 @@ def stopped(spark: SparkSession) -> Iterator[None]:
         raise KeyboardInterrupt
 
     try:
-        with _handling(lambda then: silence):
+        with handling(lambda then: silence):
             yield
     except BaseException:
         if came:
@@ -58,17 +48,3 @@ def _elsewhere(call: Callable[[], object]) -> None:
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(STOP_TIMEOUT_S)
-
-
-@contextmanager
-def _handling(around: Callable[[Handler], Handler]) -> Iterator[None]:
-    """Replace the handler of SIGINT by ``around`` of it. A process that ignores SIGINT still does."""
-    earlier = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(earlier):
-        yield
-        return
-    signal.signal(signal.SIGINT, around(earlier))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, earlier)

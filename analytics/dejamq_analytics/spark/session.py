@@ -10,8 +10,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from dejamq_analytics.sources.interrupts import held_back
 from dejamq_analytics.spark import class_archive
-from dejamq_analytics.spark.interrupts import held_back
 from dejamq_analytics.spark.java import java_home
 
 FUNCTIONS = (

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejamq_analytics.frames import DataFrame, SparkSession
+from dejamq_analytics.sources.interrupts import held_back
 from dejamq_analytics.sources.paths import to_spark
 from dejamq_analytics.survey import index, keys, look, pick
 from dejamq_analytics.survey.chunks import Chunk
@@ -160,9 +161,13 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C counts when the block has ended. Processes that begin in it never hear of Ctrl-C: their parent does."""
+    """Ctrl-C counts when the block has ended. Processes that begin in it never hear of Ctrl-C: their parent does.
+
+    They inherit the mask. Where a thread of a library takes the signal, whose mask is its own, it is held back, too.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with held_back():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
