@@ -108,6 +108,7 @@ SET_OTHERWISE = ("slaveReadEnable", "brokerFastFailureEnable", "storePathRootDir
 VERSION = re.compile(r"\bVN_N_N\b|\bdejamq N\.N\.N\b")
 RATES = re.compile(r"(?<=Tps : )[N. ]+$")
 """Of ten seconds, a minute and ten minutes; RocketMQ leaves out those that it is too young for."""
+A_SIZE = re.compile(r"\bN(\.N)? ([KMGT]i)?B\b")
 WORD_OF_ITS_OWN = re.compile(r"[0-9A-F]{32}|@\w{6,8}\b|\d+")
 A_TIME = re.compile(r"N-N-N N:N:N(,N)?|N/A")
 LEFT_OUT = ("at ", "...", "MessageTrack", "See https://", "For more information")
@@ -119,7 +120,7 @@ def comparable(output: str) -> dict[str, list[str]]:
     found = {}
     for command, lines in by_scenario(output).items():
         told = [WORD_OF_ITS_OWN.sub("N", line) for line in lines if not line.lstrip().startswith(LEFT_OUT)]
-        told = [A_TIME.sub("T", " ".join(line.split())) for line in told]
+        told = [A_SIZE.sub("SIZE", A_TIME.sub("T", " ".join(line.split()))) for line in told]
         found[command] = of_clients(told) if command.split()[0] in OF_ALL_TOPICS and "-g" not in command else told
     return found
 

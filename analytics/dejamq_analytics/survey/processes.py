@@ -6,7 +6,7 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -96,8 +96,12 @@ class InProcesses:
 
     def _each(self, work: Callable[[Task], Told], tasks: Sequence[Task]) -> list[Told]:
         with _no_interrupt():  # the pool starts processes when it is given work
-            told = self._pool.map(work, tasks)
-        return list(told)
+            told = [self._pool.submit(work, task) for task in tasks]
+        # none is cancelled here: the pool's thread stumbles over those while it tells that a process died
+        ended, _ = wait(told, return_when=FIRST_EXCEPTION)
+        for one in ended:
+            one.result()
+        return [one.result() for one in told]
 
 
 def look_at(folder: Path, group: str | None, numbered: tuple[int, Chunk]) -> bytes:
