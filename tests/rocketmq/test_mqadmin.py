@@ -108,6 +108,8 @@ SET_OTHERWISE = ("slaveReadEnable", "brokerFastFailureEnable", "storePathRootDir
 VERSION = re.compile(r"\bVN_N_N\b|\bdejamq N\.N\.N\b")
 RATES = re.compile(r"(?<=Tps : )[N. ]+$")
 """Of ten seconds, a minute and ten minutes; RocketMQ leaves out those that it is too young for."""
+PUT_TIMES = re.compile(r"(?<=putMessageDistributeTime : ).*$")
+"""Of the last seconds: null in RocketMQ where nothing was stored in them."""
 A_SIZE = re.compile(r"\bN(\.N)? ([KMGT]i)?B\b")
 WORD_OF_ITS_OWN = re.compile(r"[0-9A-F]{32}|@\w{6,8}\b|\d+")
 A_TIME = re.compile(r"N-N-N N:N:N(,N)?|N/A")
@@ -132,7 +134,7 @@ def of_clients(lines: Iterable[str]) -> list[str]:
 
 def by_key(lines: list[str]) -> dict[str, str]:
     """Lines of ``key = value`` or ``key : value`` by their keys."""
-    told = [RATES.sub("RATES", VERSION.sub("VERSION", line)) for line in lines]
+    told = [PUT_TIMES.sub("TIMES", RATES.sub("RATES", VERSION.sub("VERSION", line))) for line in lines]
     return {re.split(r"\s*[:=]\s", line)[0]: line for line in told}
 
 
