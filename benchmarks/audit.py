@@ -24,6 +24,7 @@ from audit_journals import RUN, SHAPES, Writer
 from dejamq_analytics.spark.session import make_session
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from reporting import shown
 
 ENDED_WELL = (0, 1, 3)
 """Clean, findings, undetermined."""
@@ -55,10 +56,7 @@ def main() -> int:
         "causes": verdict["causes"] | verdict["expected_causes"],
         "load_average": round(os.getloadavg()[0], 1),
     }  # fmt: skip
-    if options.output == "json":
-        print(msgspec.json.encode(report).decode())
-    else:
-        print("\n".join(f"{name:22} {value}" for name, value in report.items()))
+    print(shown(report, options.output))
     return 0
 
 

@@ -18,6 +18,7 @@ import msgspec
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_analytics.spark.session import make_session
 from pyspark.sql import functions as sf
+from reporting import shown
 
 RUN = Path(__file__).parents[1] / "tests" / "data" / "rocketmq" / "o1"
 ENDED_WELL = (0, 1, 3)
@@ -38,10 +39,7 @@ def main() -> int:
         "bare_s": round(bare_s, 1), "ratio": round(audited_s / bare_s, 2), "verdict": verdict,
         "load_average": round(os.getloadavg()[0], 1),
     }  # fmt: skip
-    if options.output == "json":
-        print(msgspec.json.encode(report).decode())
-    else:
-        print("\n".join(f"{name:22} {value}" for name, value in report.items()))
+    print(shown(report, options.output))
     return 0
 
 

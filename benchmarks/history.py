@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from dejamq_cli.history.files import journal_files
 from dejamq_cli.history.search import find
 from dejamq_cli.history.telling import tell
 from dejamq_proto.journal.events import Append, Deliver, OffSet, Pull, Result, State
 from dejamq_proto.journal.writer import Level, open_journal
+from reporting import shown
 
 GROUP, TOPIC, BROKER = "billing", "orders", "broker-a"
 RUN = 64
@@ -45,10 +45,7 @@ def main() -> int:
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, 1),
         "load_average": round(os.getloadavg()[0], 1),
     }  # fmt: skip
-    if options.output == "json":
-        print(msgspec.json.encode(report).decode())
-    else:
-        print("\n".join(f"{name:16} {value}" for name, value in report.items()))
+    print(shown(report, options.output, width=16))
     return 0 if len(story.deliveries) == 1 else 1
 
 
