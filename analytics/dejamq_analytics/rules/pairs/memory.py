@@ -139,7 +139,8 @@ def came_back() -> Column:
 
     refused = sf.coalesce(sf.col("first_queue.unsent.value") > sf.col("first.queue_offset"), sf.lit(False))
     away = (taken["began_us"] > dropped_us) | refused
-    return sf.exists("asks", before) & away & (taken["wall_us"] > sf.col("answered.wall_us"))
+    back = sf.exists("asks", before) & away & (taken["wall_us"] > sf.col("answered.wall_us"))
+    return sf.coalesce(back, sf.lit(False))
 
 
 def last_lowering() -> Column:

@@ -203,7 +203,7 @@ def evidence() -> list[Column]:
         ("ROUTE", _routed("route_took", "newer"), _of("route_took"), about_routes),
         ("MEMBER_LIST", _listed("list_took", "newer"), _of("list_took"), about_members),
         ("ASSIGN", _round("took", "newer"), _of("took"), None),
-        ("PQ_OPEN", _opened(), _opened_first(), overtook()),
+        ("PQ_OPEN", began(sf.col("first_queue.opened")), _opened_first(), overtook()),
         ("ASSIGN", _round("kept", "older"), _of("kept"), None),
         ("GAP", text("it did not run for %s ms", _of("gap")["missing_ms"]), _of("gap"), None),
         ("FAULT", text("%s", _of("paused")["kind"]), _of("paused"), None),
@@ -211,8 +211,8 @@ def evidence() -> list[Column]:
     return [_line(event, words, fact, when) for event, words, fact, when in told]
 
 
-def _opened() -> Column:
-    opened = sf.col("first_queue.opened")
+def began(opened: Column) -> Column:
+    """Where a process queue was opened, in words."""
     return text("begins at %s (%s)", opened["start_offset"], opened["source"])
 
 

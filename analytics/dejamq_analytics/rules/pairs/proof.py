@@ -138,7 +138,7 @@ def _of_brokers() -> list[Column]:
 
 
 def _of_second_owner() -> list[Column]:
-    opened = text("begins at %s (%s)", "second_queue.opened.start_offset", "second_queue.opened.source")
+    opened = owners.began(sf.col("second_queue.opened"))
     told = [
         ("PQ_OPEN", opened, "second_queue.opened.seq"),
         ("DELIVER", text("queue offset %s, delivery %s", X, "second.delivery_id"), "second.seq"),

@@ -119,13 +119,12 @@ def _committed() -> list[Stage]:
     taken = sf.col("first_queue.dropped.reason") == "reassigned"
     forgot = same_client & taken & _above_x(sf.col("first_queue.unsent.value"))
     # the highest commit of a client that came back may be of its second time, and then hides those of its first
-    came_back = sf.coalesce("came_back", sf.lit(False))
     again = later("stage f, the same consumer opened the queue again and committed more")
     return [
         Stage("j", sf.col("second_queue.opened.source") == "illegal", "O16", trigger=broker_stages.corrected_words()),
         *given_up.without_offset(),
         Stage("d", forgot, "O13", trigger=text("the offset %s could not be told", "first_queue.unsent.value")),
-        Stage("f", (same_client & late) | (reached & came_back), missing=again),
+        Stage("f", (same_client & late) | (reached & sf.col("came_back")), missing=again),
         Stage("d", refused, missing=later("stage d, sending the offset failed")),
         Stage("d", nowhere & gone, "O1"),
         Stage("d", nowhere, missing=later("stage d, the queue was given up without its offset (O10, O13)")),
