@@ -44,8 +44,8 @@ ROOMS = {
     "dejamq_broker": (
         "", "store.files", "store.log", "store.index", "store.queues", "store.replica", "store.offline", "store",
         "base", "filters", "tables", "members", "writing", "deferred.transactions", "deferred", "timer", "dedup",
-        "replication", "paths", "pop", "table_set", "operators", "registrar", "domain", "doors.fast", "doors.v1",
-        "doors.remoting", "doors.v2", "doors", "app", "failover", "__main__",
+        "replication", "paths", "pop", "table_set", "operators", "registrar", "domain", "doors.hearing", "doors.fast",
+        "doors.v1", "doors.remoting", "doors.v2", "doors", "app", "failover", "__main__",
     ),
     "dejamq": (
         "native", "values", "net", "receiving", "handling", "rebalance", "sending", "clients", "transactions",

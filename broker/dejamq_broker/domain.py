@@ -124,7 +124,6 @@ class Paths:
             store, writer, topics, groups, levels_ms, writable=config.writable,
             ordered=lambda group: not members.locks.all_expired(group),
         )  # fmt: skip
-        still_master = fence.holds if fence else lambda: True
         self.replication = Replication(config, store, journal, site, read_bound(config, fence) if fence else None)
         self.transactions = Transactions(store, writer, topics, offsets, journal, config, clock_ms, timing.waiting)
         self.dedup = Deduplication(config, store, journal, site, clock_ms)
@@ -137,7 +136,7 @@ class Paths:
             timing, self.dedup,
             self.replication.acknowledged if self.replication.waits else None,
         )  # fmt: skip
-        self.confirmation = Confirmation(self.sender, self.retries, config.sync_flush_timeout_ms, still_master)
+        self.confirmation = Confirmation(self.sender, self.retries, config.sync_flush_timeout_ms, writer.holds)
         self.commits = Commits(store, topics, groups, offsets)
         self.pull_rules = PullRules(config, topics, groups, members.clients.groups, filters)
         replicas = ReplicaRules(self.pull_rules, store, site, master_there)

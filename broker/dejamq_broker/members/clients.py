@@ -315,9 +315,14 @@ class Clients:
         ))  # fmt: skip
 
 
-def _of_another(user: str, address: str, request: str, client_id: str) -> PermissionDenied:
+def log_foreign_id(user: str, address: str, request: str) -> None:
+    """The line about somebody who came with the client id of another user's client."""
     log.warning(
         "access_refused subject=%s action=none resource=none source=%s request=%s reason=%s", user, address, request,
         "the client id is that of another user's client",
     )  # fmt: skip
+
+
+def _of_another(user: str, address: str, request: str, client_id: str) -> PermissionDenied:
+    log_foreign_id(user, address, request)
     return PermissionDenied(f"client id {client_id!r:.80} is that of another user's client", definite=True)

@@ -4,10 +4,11 @@ from typing import Protocol
 
 
 class Fence(Protocol):
-    """Both raise DejamqError; see ``Mastership``."""
+    """``check`` and ``confirm`` raise DejamqError; see ``Mastership``."""
 
     def check(self) -> None: ...
     def confirm(self) -> None: ...
+    def holds(self) -> bool: ...
 
 
 class NoFence:
@@ -15,3 +16,6 @@ class NoFence:
 
     def check(self) -> None: ...
     def confirm(self) -> None: ...
+
+    def holds(self) -> bool:
+        return True

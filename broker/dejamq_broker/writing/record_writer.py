@@ -53,7 +53,7 @@ class RecordWriter:
 
         ``fence`` is asked before each append. Who answers somebody without waiting for slaves asks ``confirm`` then.
         """
-        self.check, self.confirm = fence.check, fence.confirm
+        self.check, self.confirm, self.holds = fence.check, fence.confirm, fence.holds
         self._store, self._journal, self.site = store, journal, site
         self.counts, self._on_append_ms = counts, on_append_ms
 

@@ -21,6 +21,7 @@ from dejamq_proto.serving.remoting import Answered, Connection
 
 from dejamq_broker.base.identity import peer_host
 from dejamq_broker.deferred.transactions.check import CheckProducer
+from dejamq_broker.doors.hearing import may_hear
 from dejamq_broker.members.clients import Clients
 from dejamq_broker.members.commands import ForeignAnswer, PendingCommands, TakeDirectly, TellOffsets, TellRunning
 from dejamq_broker.paths.long_poll import LongPoll
@@ -105,8 +106,8 @@ class ClientSession:
         return self._send(requests.PUSH_REPLY, header, reply.body, flag=0)
 
     def _command(self, command: object) -> bool:
-        """False for a client that does not read."""
-        if self.connection.full:
+        """False for a client that does not read, and for one whose user may not hear it."""
+        if self.connection.full or not may_hear(self.connection.hearer, command):
             return False
         match command:
             case CheckProducer():
@@ -120,8 +121,6 @@ class ClientSession:
                 where = requests.OffsetsQuestion(topic=command.topic, group=command.group)
                 return self._ask(command.number, requests.GET_OFFSETS_OF_CLIENT, where)
             case TakeDirectly():
-                if not self.connection.hearer.may_consume(decode(command.record, check_crc=False).topic):
-                    return False
                 taken = requests.DirectConsumption(
                     consumer_group=command.group, client_id=self.client_id, broker_name=command.broker_name
                 )
@@ -130,8 +129,6 @@ class ClientSession:
 
     def _check(self, command: CheckProducer) -> bool:
         half = decode(command.record, check_crc=False)
-        if not self.connection.hearer.may_publish(half.topic):
-            return False
         unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
         header = requests.CheckTransactionHeader(
             tran_state_table_offset=command.half_queue_offset, commit_log_offset=command.half_log_offset,

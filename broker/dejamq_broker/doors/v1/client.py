@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto import failpoints
-from dejamq_proto.access.admission import HEARER, Admit, Hearer, admission, hearer
+from dejamq_proto.access.admission import HEARER, Admit, admission, hearer
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.client_pb2_grpc import ClientServicer
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.common_pb2 import QueueKey
-from dejamq_proto.records.record import decode
 from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.serving.faults import frame_lost
 
 from dejamq_broker.base.streams import Outbox, Streams
 from dejamq_broker.deferred.transactions.check import CheckProducer
+from dejamq_broker.doors.hearing import may_hear
 from dejamq_broker.doors.v1.values import asker_of, group_of, queue_at
 from dejamq_broker.members.clients import Clients
 from dejamq_broker.members.commands import TakeDirectly, TellOffsets, TellRunning
@@ -59,13 +59,6 @@ def command_to_proto(command: object) -> pb.BrokerCommand:
             raise TypeError(f"{command!r} is no command for clients")
 
 
-def _may_hear(hearer: Hearer, command: object) -> bool:
-    """Of a command that has a message in it."""
-    if isinstance(command, CheckProducer):
-        return hearer.may_publish(decode(command.record, check_crc=False).topic)
-    return not isinstance(command, TakeDirectly) or hearer.may_consume(decode(command.record, check_crc=False).topic)
-
-
 Context = grpc.aio.ServicerContext[Any, Any]
 ASKED_FOR = frozenset({"heartbeat_ack", "consumer_list", "commit_refused"})
 """Commands that answer what came up the same stream: each had to wait for a place in the outbox."""
@@ -100,7 +93,7 @@ class ClientService(ClientServicer):
         admit, heard_by = admission(*asked), hearer(*asked)
 
         def offer(command: object) -> bool:
-            return _may_hear(heard_by, command) and self._offer(outbox, command_to_proto(command))
+            return may_hear(heard_by, command) and self._offer(outbox, command_to_proto(command))
 
         with self._streams.outbox() as outbox:
             channel = self._clients.open(

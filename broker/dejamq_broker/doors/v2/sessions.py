@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable
 from dejamq_proto.access.admission import EVERYBODY, Hearer
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.writer import new_boot_id
-from dejamq_proto.records.record import decode
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.methods import Call
 from dejamq_proto.v2.statuses import StatusError
 
 from dejamq_broker.base.streams import Outbox
-from dejamq_broker.deferred.transactions.check import CheckProducer
-from dejamq_broker.members.clients import Clients
+from dejamq_broker.doors.hearing import may_hear
+from dejamq_broker.members.clients import Clients, log_foreign_id
 from dejamq_broker.members.connections import peer_text
 from dejamq_broker.members.groups import POPS, Channel, Consumer, GroupSubscription
 from dejamq_broker.tables.offsets import Asker
@@ -90,10 +89,7 @@ class Sessions:
                 raise StatusError(pb.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients are here already")
             session = self._by_id[call.client_id] = Session(call)
         if session.user != call.user:
-            log.warning(
-                "access_refused subject=%s action=none resource=none source=%s request=v2 reason=%s", call.user,
-                peer_text(call.peer), "the client id is that of another user's client",
-            )  # fmt: skip
+            log_foreign_id(call.user, peer_text(call.peer), "v2")
             raise StatusError(pb.FORBIDDEN, f"client id {call.client_id!r} is that of another user")
         session.seen_ms = self._clock_ms()
         return session
@@ -167,17 +163,10 @@ class Sessions:
 
     def _send(self, session: Session, command: object) -> bool:
         """False for a client without a stream, and for what the protocol has no word for."""
-        told = self._command_of(command) if _may_hear(session.hearer, command) else None
+        told = self._command_of(command) if may_hear(session.hearer, command) else None
         if told is None or session.outbox is None:
             return False
         return session.outbox.offer(told, told.ByteSize(), MOST_WAITING)
-
-
-def _may_hear(hearer: Hearer, command: object) -> bool:
-    """Whether he may see the half message of this question."""
-    if not isinstance(command, CheckProducer):
-        return True
-    return hearer.may_publish(decode(command.record, check_crc=False).topic)
 
 
 def topics_of(resources: Iterable[pb.Resource]) -> frozenset[str]:
