@@ -132,12 +132,16 @@ def play_kills(cluster: ComposeCluster, ledger: Path) -> None:
 
     def flow_on(orders: int, text: str) -> None:
         goal = len(charged(ledger)) + orders
-        wait_until(lambda: len(charged(ledger)) > goal, f"orders flow {text}")
+        try:
+            wait_until(lambda: len(charged(ledger)) > goal, f"orders flow {text}")
+        except AssertionError as error:
+            error.add_note(cluster.logs())
+            raise
 
     cluster.dejamq("topic", "create", "orders", "--queues", "4")
     cluster.start("consumer-a", "consumer-b")
     wait_until(lambda: sharing(cluster.journal_dir) == 2, "both consumers have queues")
-    cluster.start("producer", settings={"DEJAMQ_ORDERS": "60000", "DEJAMQ_RATE": "500"})
+    cluster.start("producer", settings={"DEJAMQ_ORDERS": "600000", "DEJAMQ_RATE": "500"})
     flow_on(500, "with everybody")
     cluster.kill("consumer-a")
     flow_on(500, "without consumer-a")

@@ -9,13 +9,15 @@ from dejamq import Message, Producer, SendResult
 from dejamq_lab.demo import orders
 
 IN_FLIGHT = 2_000
+SEND_TIMEOUT_MS = 30_000
+"""An order waits for a broker that comes back or a machine that is busy: with the default of 3 s the demo would end."""
 
 
 async def send_orders(count: int, rate: int) -> None:
     """Send ``count`` orders, at most ``rate`` a second (0: as fast as they are acknowledged)."""
     loop = asyncio.get_running_loop()
     pending: deque[asyncio.Future[SendResult]] = deque()
-    async with Producer(orders.PRODUCER_GROUP) as producer:
+    async with Producer(orders.PRODUCER_GROUP, send_msg_timeout_ms=SEND_TIMEOUT_MS) as producer:
         began = loop.time()
         for number in range(count):
             pending.append(producer.submit(order_message(number)))
