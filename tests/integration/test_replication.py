@@ -100,7 +100,9 @@ async def test_a_slave_takes_no_messages_and_makes_no_topic(tmp_path: Path) -> N
 @pytest.mark.parametrize("request_", [
     ("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="T")),
     ("UpdateTopic", admin_pb2.UpdateTopicRequest(topic="T", perm=4)),
+    ("UpdateGroup", admin_pb2.UpdateGroupRequest(group=admin_pb2.GroupConfig(group="readers", retry_max_times=3))),
     ("DeleteGroup", admin_pb2.DeleteGroupRequest(group="readers")),
+    ("Forbid", admin_pb2.ForbidRequest(group="readers", topic="T", forbidden=True)),
     ("ResetOffsets", admin_pb2.ResetOffsetsRequest(group="readers", topic="T")),
     ("CloneOffsets", admin_pb2.CloneOffsetsRequest(source="readers", target="others", topic="T")),
 ])  # fmt: skip

@@ -183,6 +183,7 @@ class AdminService(AdminChangeMethods):
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, _: Context) -> pb.UpdateGroupResponse:
         """Create or change. Refused with INVALID_PARAMETER."""
+        self._check_own()
         given = request.group
         changes = {name: getattr(given, name) for name in GROUP_SETTINGS if given.HasField(name)}  # type: ignore[arg-type]
         if given.HasField("group_retry_policy"):
