@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from dejamq_proto.access.admission import Hearer
+from dejamq_proto.access.refusals import log_refusal
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.journal.events import ClientClash, MemberEvent, MemberList
 from dejamq_proto.journal.writer import Journal
@@ -317,10 +318,7 @@ class Clients:
 
 def log_foreign_id(user: str, address: str, request: str) -> None:
     """The line about somebody who came with the client id of another user's client."""
-    log.warning(
-        "access_refused subject=%s action=none resource=none source=%s request=%s reason=%s", user, address, request,
-        "the client id is that of another user's client",
-    )  # fmt: skip
+    log_refusal(log, user, address, request, "the client id is that of another user's client")
 
 
 def _of_another(user: str, address: str, request: str, client_id: str) -> PermissionDenied:

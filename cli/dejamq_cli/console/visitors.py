@@ -10,6 +10,7 @@ import time
 from dejamq.values.config import parse_addresses
 from dejamq_proto import namesrv_pb2
 from dejamq_proto.access.http_rights import CHALLENGE, credentials_of, is_token
+from dejamq_proto.access.refusals import log_refusal
 from dejamq_proto.account import KEY_NAMES, Account, account_of_environment
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.names import AUTO_CREATE_TOPIC
@@ -133,8 +134,4 @@ def _tell(scope: Scope, reason: str) -> None:
     request = HTTPConnection(scope)
     given = credentials_of(request.headers.get("authorization"))
     name = given.name if given is not None and KEY_NAMES.fullmatch(given.name) else "nobody"
-    source = request.client.host if request.client else "none"
-    log.warning(
-        "access_refused subject=%s action=none resource=none source=%s request=%s reason=%s", name, source,
-        scope["method"], reason,
-    )  # fmt: skip
+    log_refusal(log, name, request.client.host if request.client else "", scope["method"], reason)

@@ -29,6 +29,7 @@ from dejamq_proto.access.needs import (
     popped_topic,
     topic_resource,
 )
+from dejamq_proto.access.refusals import log_refusal
 from dejamq_proto.access.remoting_rights import REMOTING
 from dejamq_proto.account import (
     ACCESS_KEY,
@@ -318,10 +319,9 @@ class Guard:
         self, who: Caller, request: str, actions: str, resource: str, reason: str, *, known: bool = True, said: str = ""
     ) -> Never:
         """``said``: what the caller hears, where that is less than the reason."""
-        log.warning(
-            "access_refused subject=%s action=%s resource=%s source=%s request=%s reason=%s", _told(who.name),
-            actions or "none", _told(resource) or "none", who.address or "none", _told(request), reason,
-        )  # fmt: skip
+        log_refusal(
+            log, _told(who.name), who.address, _told(request), reason, actions=actions, resource=_told(resource)
+        )
         if not known:
             text = (
                 f"{request} from {_told(who.name)}: {said or reason}; give the keys of a user (access_key, secret_key)"
