@@ -120,6 +120,10 @@ class Failpoints:
             await self.strike(term.action)
         return term.action == "drop"
 
+    def spent(self, name: str) -> bool:
+        """Whether each counted term of this place was taken as often as it says."""
+        return not any(term.left for term in self._armed.get(name, ()))
+
     def _taken(self, name: str) -> Term | None:
         self._look()
         for term in self._armed.get(name, ()):

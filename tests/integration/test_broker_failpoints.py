@@ -20,16 +20,18 @@ from dejamq_proto.wire.messages import PullAnswer, SendRunResult
 from remoting_wire import RemotingClient, a_pull, a_send, remoting
 
 SYNC = StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH")
-Arm = Callable[[str], None]
+Arm = Callable[[str], Failpoints]
 
 
 @pytest.fixture
 def arm(monkeypatch: pytest.MonkeyPatch) -> Arm:
     """Arm these places of this process until the test ends."""
 
-    def armed(text: str) -> None:
+    def armed(text: str) -> Failpoints:
+        chosen = Failpoints(text)
         monkeypatch.setattr(failpoints, "ARMED", True)
-        monkeypatch.setattr(failpoints, "_armed", Failpoints(text))
+        monkeypatch.setattr(failpoints, "_armed", chosen)
+        return chosen
 
     return armed
 
@@ -157,12 +159,10 @@ async def test_a_request_of_a_rocketmq_client_is_lost_before_or_after_its_work_i
     tmp_path: Path, arm: Arm, place: str, stored: bool
 ) -> None:
     async with running(tmp_path) as broker, remoting(broker.address) as client:
-        arm(f"rpc.SEND_MESSAGE_V2.{place}=1*drop->off")
+        name = f"rpc.SEND_MESSAGE_V2.{place}"
+        armed = arm(f"{name}=1*drop->off")
         lost = asyncio.create_task(client.ask(SEND_MESSAGE_V2, b"lost", **a_send()))
-        await until(lambda: broker.remoting.connections)
-        await asyncio.sleep(0)
-        if stored:  # then the answer that is lost is this one's
-            await until(lambda: broker.domain.store.max_offset("t", 0) == 1)
+        await until(lambda: armed.spent(name))  # then it is this one that is lost
         told = await client.ask(SEND_MESSAGE_V2, b"told", **a_send())
         assert (told.code, told.ext["queueOffset"], lost.done()) == (0, str(int(stored)), False)
         lost.cancel()

@@ -29,7 +29,7 @@ WAIT_S = 200
 PHONE, DESK = 360, 1280
 STOP = """(() => {
   const node = document.activeElement, box = node.getBoundingClientRect(), style = getComputedStyle(node);
-  return {at: node === document.body ? null : Number(node.dataset.stop), address: node.href || "",
+  return {at: node === document.body || !window.reachable ? null : window.reachable().indexOf(node), address: node.href || "",
     ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
     there: box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth};
 })()"""
@@ -146,6 +146,31 @@ def walked(browser: Chromium, address: str, width: int) -> None:
 async def test_the_keyboard_reaches_everything_on_every_page(pages: Pages, browser: Chromium, width: int) -> None:
     for path in pages.paths.values():
         await asyncio.to_thread(walked, browser, pages.address + path, width)
+
+
+NEWS = """new Promise(come => {
+  const source = new EventSource("/events");
+  let left = 3;
+  source.addEventListener("cluster", () => { left -= 1; if (!left) { source.close(); come(true); } });
+})"""
+SHOWN = """new Promise(come => {
+  const look = () => document.querySelector("#live[data-old]") ? setTimeout(look, 10) : come(true);
+  look();
+})"""
+
+
+def at_the_keyboard(browser: Chromium, address: str) -> None:
+    seen(browser, address, width=DESK)
+    browser.run("document.querySelector('#live a').focus(), document.getElementById('live').dataset.old = 'yes'")
+    assert browser.run(NEWS)
+    assert browser.run("document.getElementById('live').contains(document.activeElement)")
+    assert browser.run("document.getElementById('live').dataset.old") == "yes"
+    browser.run("document.activeElement.blur()")
+    assert browser.run(SHOWN)
+
+
+async def test_news_wait_while_the_keyboard_is_in_what_they_would_replace(pages: Pages, browser: Chromium) -> None:
+    await asyncio.to_thread(at_the_keyboard, browser, pages.address)
 
 
 def tab_to(browser: Chromium, part: str) -> None:

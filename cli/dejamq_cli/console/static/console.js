@@ -1,5 +1,5 @@
 "use strict";
-/* News from the server as events that htmx waits for, the age of what is shown, and the token of this tab. */
+/* News from the server as events that htmx waits for, later where somebody reads or is at the keyboard, the age of what is shown, and the token of this tab. */
 (() => {
   const light = document.getElementById("light");
   const say = (state, text) => { if (light) { light.dataset.state = state; light.title = text; light.lastElementChild.textContent = text; } };
@@ -7,11 +7,21 @@
     const live = document.getElementById("live");
     return document.hidden || (live && live.contains(document.activeElement)) || String(window.getSelection()) !== "";
   };
+  const missed = new Set();
+  const show = name => { if (busy()) { missed.add(name); } else { htmx.trigger(document.body, name); } };
+  const catchUp = () => setTimeout(() => {
+    const names = busy() ? [] : [...missed];
+    for (const name of names) { missed.delete(name); show(name); }
+  });
+  for (const end of ["focusout", "selectionchange", "visibilitychange"]) { document.addEventListener(end, catchUp); }
+  document.addEventListener("htmx:beforeSwap", event => {  // somebody may have come to it while the answer was on its way
+    if (event.detail.target.id === "live" && busy()) { event.detail.shouldSwap = false; missed.add("audit"); }
+  });
   const source = new EventSource("/events");
   source.onopen = () => say("on", "live");
   source.onerror = () => say("off", "not connected");
   for (const name of ["cluster", "audit"]) {
-    source.addEventListener(name, () => { if (!busy()) { htmx.trigger(document.body, name); } });
+    source.addEventListener(name, () => show(name));
   }
   const age = () => {
     for (const one of document.querySelectorAll("[data-since]")) {
