@@ -10,6 +10,10 @@ import org.apache.rocketmq.remoting.RPCHook;
 
 public class Acl {
     public static void main(String[] arguments) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> {  // other threads would live on
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         RPCHook hook = arguments.length < 3 ? null
             : new AclClientRPCHook(new SessionCredentials(arguments[1], arguments[2]));
         DefaultMQProducer producer = new DefaultMQProducer("acl_makers", hook);

@@ -15,6 +15,10 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 public class Commands {
     public static void main(String[] args) {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> {  // other threads would live on
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         for (int at = 1; at < args.length; at++) {
             System.out.println("\n== " + args[at]);
             if (args[at].startsWith("api.")) {
@@ -29,7 +33,7 @@ public class Commands {
     }
 
     static void call(String namesrv, String[] words) {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(20_000);
         admin.setNamesrvAddr(namesrv);
         admin.setInstanceName(Long.toString(System.nanoTime()));
         try {

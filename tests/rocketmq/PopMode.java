@@ -27,10 +27,14 @@ public class PopMode {
     static final Set<String> got = new ConcurrentSkipListSet<>();
 
     public static void main(String[] args) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> {  // other threads would live on
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         String namesrv = args[0];
         String topic = args[1] + "_topic";
         String group = args[1] + "_group";
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(20_000);
         admin.setNamesrvAddr(namesrv);
         admin.start();
         String broker = admin.examineBrokerClusterInfo().getBrokerAddrTable().get("broker-a").selectBrokerAddr();

@@ -47,6 +47,10 @@ public class Scenarios {
     }
 
     public static void main(String[] args) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> {  // other threads would live on
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         namesrv = args[0];
         word = args[1];
         warmUp();

@@ -78,14 +78,20 @@ async def output_of(command: list[str], folder: Path | None = None) -> str:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
     )
+    assert process.stdout
+    said: list[bytes] = []
     try:
         async with asyncio.timeout(RUN_S):
-            output, _ = await process.communicate()
+            async for line in process.stdout:
+                said.append(line)
+            await process.wait()
+    except TimeoutError:
+        raise AssertionError(f"{command[0]} has not ended after {RUN_S} s:\n{b''.join(said).decode()}") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return output.decode()
+    return b"".join(said).decode()
 
 
 def by_scenario(output: str) -> dict[str, list[str]]:

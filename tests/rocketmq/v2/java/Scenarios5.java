@@ -48,6 +48,10 @@ public class Scenarios5 {
     }
 
     public static void main(String[] arguments) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> {  // other threads would live on
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         endpoint = arguments[0];
         configuration = configured(KEY, SECRET);
         Map<String, Scenario> scenarios = Map.of(
