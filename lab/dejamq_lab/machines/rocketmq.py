@@ -2,13 +2,19 @@
 
 import os
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from dejamq_proto.remoting import bodies
+from dejamq_proto.remoting.frames import FrameReader, encode
+from dejamq_proto.remoting.header import Command
+from dejamq_proto.remoting.requests import GET_CLUSTER_INFO
 
 from dejamq_lab.cluster.die_with_parent import tie
 from dejamq_lab.cluster.ports import held_block
@@ -66,6 +72,27 @@ def wait_for_boot(name: str, process: subprocess.Popen[bytes], log: Path, booted
         time.sleep(0.1)
 
 
+def wait_for_brokers(namesrv: str, names: Collection[str]) -> None:
+    """Until this name server knows all of these brokers, which serve a moment before that. Raises Failed."""
+    deadline = time.monotonic() + START_S
+    while unknown := set(names) - _known_brokers(namesrv):
+        if time.monotonic() > deadline:
+            raise Failed(f"within {START_S} s brokers have not registered at {namesrv}: {', '.join(sorted(unknown))}")
+        time.sleep(0.1)
+
+
+def _known_brokers(namesrv: str) -> set[str]:
+    host, _, port = namesrv.rpartition(":")
+    reader = FrameReader()
+    with socket.create_connection((host, int(port)), timeout=START_S) as connection:
+        connection.sendall(encode(Command(code=GET_CLUSTER_INFO.code)))
+        while (told := reader.next_command()) is None:
+            if not (data := connection.recv(1 << 16)):
+                raise Failed(f"{namesrv} does not say which brokers it knows")
+            reader.receive(data)
+    return set(bodies.read(told.body, bodies.ClusterInfo).broker_addr_table)
+
+
 class RocketMQ:
     """A name server and one broker on ``store``, ready inside of the ``with``; both are ended with it."""
 
@@ -83,6 +110,7 @@ class RocketMQ:
             self.namesrv = f"127.0.0.1:{self._block()}"
             self._start_namesrv()
             self._start_broker()
+            wait_for_brokers(self.namesrv, [BROKER])
         except BaseException:
             self._end()
             raise

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dejamq_lab.machines.jars import fetched, jar_cache
-from dejamq_lab.machines.rocketmq import VERSION, RocketMQ
+from dejamq_lab.machines.rocketmq import BROKER, VERSION, RocketMQ, wait_for_brokers
 
 POM = Path(__file__).with_name("rocketmq_proxy.xml")
 BOOTED = "startup successfully"
@@ -44,6 +44,7 @@ class RocketMQProxy(RocketMQ):
         self.stop()
         self._processes.pop()
         self._start("proxy", *self._main, booted=BOOTED)
+        wait_for_brokers(self.namesrv, [BROKER])
 
     def _start_broker(self) -> None:
         port, conf = self._block(), self._work / "rmq-proxy.json"

@@ -49,6 +49,20 @@ def l3(stage: RocketMQStage) -> Causes:
     return {"*": ["L3"]}
 
 
+def l5(stage: RocketMQStage) -> Causes:
+    """A member is stopped while its handler works, which is interrupted; the next member gets the message."""
+    one = stage.consumer("billing-1", "slow=order-3:150000", "interruptible=true")
+    stage.send(8)
+    one.wait("done", times=7)
+    stage.traces()
+    one.stop()
+    two = stage.consumer("billing-2")
+    two.wait("got", "order-3")
+    stage.traces()
+    two.stop()
+    return {"*": ["L5"]}
+
+
 def l6(stage: RocketMQStage) -> Causes:
     """A handler in order commits by itself; it rolls back, and what it had not committed comes again."""
     one = stage.consumer("billing-1", "orderly=true", "commit=order-6,order-7", "fail=order-4")
@@ -107,6 +121,7 @@ ALL = (
     RealScenario("L1", l1),
     RealScenario("L2", l2),
     RealScenario("L3", l3),
+    RealScenario("L5", l5),
     RealScenario("L6", l6),
     RealScenario("L7", l7),
     RealScenario("L8", l8),

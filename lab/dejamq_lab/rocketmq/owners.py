@@ -136,6 +136,20 @@ def r9(stage: RocketMQStage) -> Causes:
     return {"*": ["R9"]}
 
 
+def r10(stage: RocketMQStage) -> Causes:
+    """A broker that was started again knows no lock, and gives a queue away whose owner's handler works."""
+    one, name = _hung(stage, 150_000)
+    stage.traces()
+    stage.links.cut("billing-1", "broker-a")  # else it may be the first to ask for its lock again
+    stage.servers.broker.kill()
+    stage.servers.broker.again()
+    two = stage.consumer("billing-2", name, "orderly=true", "heartbeat=2000")
+    two.wait("got", "order-1")
+    stage.links.heal("billing-1", "broker-a")
+    _taken(stage, one, two)
+    return {"*": ["R10"]}
+
+
 def r11(stage: RocketMQStage) -> Causes:
     """A member has to give a queue up while its handler works. It waits for 20 s, and gives its lock back then."""
     one, name = _hung(stage, 120_000)
@@ -165,6 +179,7 @@ ALL = (
     RealScenario("R5", r5),
     RealScenario("R6", r6, ServerLayout(settings={"channelExpiredTimeout": 10_000})),
     RealScenario("R9", r9, ServerLayout(links=True)),
+    RealScenario("R10", r10, ServerLayout(links=True)),
     RealScenario("R11", r11),
     RealScenario("R13", r13),
 )

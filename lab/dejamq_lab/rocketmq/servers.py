@@ -1,10 +1,8 @@
 """The servers of one run: name servers and brokers as processes, each with a home of its own, struck by signals."""
 
 import os
-import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +12,14 @@ from typing import Self
 
 from dejamq_lab.cluster.plan import LOOPBACK
 from dejamq_lab.cluster.ports import held_block
-from dejamq_lab.machines.rocketmq import START_S, STOP_S, Failed, launched, server_java, wait_for_boot
+from dejamq_lab.machines.rocketmq import (
+    STOP_S,
+    Failed,
+    launched,
+    server_java,
+    wait_for_boot,
+    wait_for_brokers,
+)
 from dejamq_lab.rocketmq.programs import logging_of
 
 CLUSTER = "DefaultCluster"
@@ -174,20 +179,9 @@ class Servers:
             self.brokers[name].launch(self._settings(self.brokers[name]))
         for server in self.brokers.values():
             server.ready()
-        self._wait_for_registrations()
-
-    def _wait_for_registrations(self) -> None:
-        """Until each name server knows its brokers: a topic is made at those only."""
-        deadline = time.monotonic() + START_S
-        while unknown := [
-            (broker.name, server.name)
-            for server in self.namesrvs for broker in self.brokers.values()
-            if self._layout.unknown.get(broker.name) != server.name
-            and not re.search(rf"new broker registered, .*:{broker.port}\]", server.log("namesrv.log").read_text())
-        ]:  # fmt: skip
-            if time.monotonic() > deadline:
-                raise Failed(f"within {START_S} s brokers have not registered at name servers: {unknown}")
-            time.sleep(0.1)
+        for server in self.namesrvs:  # a topic is made at the brokers that are known
+            hidden = {name for name, namesrv in self._layout.unknown.items() if namesrv == server.name}
+            wait_for_brokers(server.address, self.brokers.keys() - hidden)
 
     def _server(self, role: str, name: str, options: Sequence[str]) -> JavaServer:
         port = self._ports.enter_context(held_block(2, 1))  # a broker also takes the ports two below and one above
