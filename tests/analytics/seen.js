@@ -46,8 +46,8 @@
     const drawn = node.closest("svg");
     judge(node.textContent, drawn ? style.fill : style.color, drawn ? drawnOn(node) : behind(node), opacity(node));
   }
-  const reach = [...document.querySelectorAll("a[href], button, input, select, [tabindex='0']")].filter(shown);
-  reach.forEach((node, at) => { node.dataset.stop = at; });
+  window.reachable = () => [...document.querySelectorAll("a[href], button, input, select, [tabindex='0']")].filter(shown);
+  const reach = window.reachable();
   const named = node => node.getAttribute("aria-label") || node.textContent.trim() || (node.labels && node.labels.length);
   return {
     pale, wide: document.documentElement.scrollWidth - innerWidth, stops: reach.length,
