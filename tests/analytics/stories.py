@@ -179,14 +179,14 @@ def o8(made: History) -> None:
     heir.handle(heir.open_queue(6), 6, 7)
 
 
-def given_up_under_its_handler(made: History, reason: str, *, hole: int = 0) -> None:
+def given_up_under_its_handler(made: History, reason: str, status: str = "success", *, hole: int = 0) -> None:
     """c1 loses the queue while it handles 6, or closes."""
     broker, consumer = made.broker(), made.consumer("c1")
     queue = consumer.open_queue(6)
     delivery = consumer.deliver(queue, 6)
     consumer.skip_lines(hole)
     consumer.drop_queue(queue, 6, reason, in_flight=1)
-    consumer.result(queue, delivery, 6, 6, pq_dropped=True)
+    consumer.result(queue, delivery, 6, 6, pq_dropped=True, status=status)
     if reason == "shutdown":
         consumer.close()
     successor(made, broker)
@@ -198,6 +198,7 @@ story_of("o9", given_up_under_its_handler, "reassigned")
 story_of("o9-with-a-hole", given_up_under_its_handler, "reassigned", hole=1)
 
 story_of("o10", given_up_under_its_handler, "shutdown")
+story_of("l5-by-a-consumer-that-stops", given_up_under_its_handler, "shutdown", "cancelled")
 
 
 def came_back(made: History, *outcomes: str, set_later: bool = False) -> None:

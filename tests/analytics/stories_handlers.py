@@ -73,6 +73,17 @@ def l2_not_where_the_handler_said_what_was_done(made: History) -> None:
 
 
 @story
+def l5_of_a_handler_in_whose_name_its_client_asked(made: History) -> None:
+    """RocketMQ's client sends a message back whose handler was interrupted, as if it had failed."""
+    consumer = made.consumer()
+    queue = consumer.open_queue(6)
+    delivery = consumer.deliver(queue, 6)
+    consumer.result(queue, delivery, 6, 7, "cancelled")
+    retry(made, consumer, 6)
+    consumer.close()
+
+
+@story
 def l2_without_the_result(made: History) -> None:
     consumer = made.consumer()
     queue = consumer.open_queue(6)

@@ -29,8 +29,8 @@ WAIT_S = 200
 PHONE, DESK = 360, 1280
 STOP = """(() => {
   const node = document.activeElement, box = node.getBoundingClientRect(), style = getComputedStyle(node);
-  return {at: node === document.body || !window.reachable ? null : window.reachable().indexOf(node), address: node.href || "",
-    ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+  return {at: node === document.body || !window.reachable ? null : window.reachable().indexOf(node),
+    address: node.href || "", ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
     there: box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth};
 })()"""
 

@@ -56,6 +56,10 @@ PATTERNS: dict[str, str] = {
     + rf"{QUEUE}, msgs=(?P<messages>.*)",
     "suspended_queue": to("consumeMessage Orderly return not OK, Group: ") + r"(?P<group>\S+) Msgs: "
     r"(?P<messages>(?>.*?(?= MQ: ))) MQ: " + QUEUE,
+    "interrupted": to(r"consumeMessage exception: java\.lang\.InterruptedException")
+    + to(" Group: ")
+    + r"(?P<group>\S+) Msgs: "
+    + r"(?P<messages>.*)",
     "not_sent_back": to("(?:sendMessageBack [Ee]xception|Failed to send message back)")
     + r",? ?(?:group: |consumerGroup=)?(?P<group>[^,\s]*)",
     "expired": to(r"send expire msg back\. topic=") + r"[^,]*, msgId=(?P<unique_key>\w+), storeHost=[^,]*, "
@@ -83,7 +87,7 @@ CLUES = {
     "'s notification[": ("told",),
     "processQueue is dropped": ("thrown_away",),
     "send expire msg back": ("expired",),
-    "consumeMessage": ("suspended_queue", "direct"),
+    "consumeMessage": ("suspended_queue", "direct", "interrupted"),
     "endMessageBack ": ("not_sent_back",),
     "end message back": ("not_sent_back",),
     "this consumer, ": ("suspended", "resumed"),

@@ -13,7 +13,7 @@ from dejamq_analytics.evidence.stored import Records, Stored
 KEPT_US = 8 * SECOND
 """A client handles a message again 5 s after no broker took it back. A retry comes after 10 s or more."""
 FOREVER_US = 1 << 62
-FAILED = ("exception", "reconsume", "wrong_value")
+FAILED = ("exception", "reconsume", "wrong_value", "cancelled")
 
 
 def deliver(marks: Iterable[Mark], clients: ClientStarts, records: Records) -> list[GivenMessage]:
@@ -201,6 +201,8 @@ def _ended(client: ClientStart, some: list[GivenMessage], records: Records) -> N
     assert end is not None
     status, reason, place = end.said["status"], "", _place_of(some)
     in_order, thrown_away = group in client.orderly, some[0].thrown_away
+    if status == "exception" and _interrupted(client, some):
+        status = "cancelled"
     if status == "timeout":
         reason = "success" if end.said["success"] else "reconsume"
     elif in_order and status == "reconsume":
@@ -216,6 +218,16 @@ def _ended(client: ClientStart, some: list[GivenMessage], records: Records) -> N
         for given in some:
             if given.expired is None:
                 _sent_back(client, given, end, records)
+
+
+def _interrupted(client: ClientStart, some: list[GivenMessage]) -> bool:
+    """Whether its log says that what the handler threw was an interrupt: a trace tells no exception from another."""
+    group, given = some[0].mark.said["group"], {(one.mark.said["unique_key"], one.mark.said["times"]) for one in some}
+    return any(
+        mark.what == "interrupted" and mark.said["group"] == group
+        and {(key, times) for _, _, times, key in mark.said["messages"]} == given
+        for mark in client.marks
+    )  # fmt: skip
 
 
 def _uncommitted(given: GivenMessage, end: Mark) -> bool:

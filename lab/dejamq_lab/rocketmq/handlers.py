@@ -60,7 +60,7 @@ def l5(stage: RocketMQStage) -> Causes:
     two.wait("got", "order-3")
     stage.traces()
     two.stop()
-    return {"*": ["L5"]}
+    return {"order-3": ["L5"], "*": ["O7"]}
 
 
 def l6(stage: RocketMQStage) -> Causes:

@@ -1,5 +1,5 @@
-"""Retries that the handler asked for (L1; L2 of a whole list): legal, so expected. A retry that nobody asked for
-stays undetermined.
+"""Retries that the handler asked for (L1; L2 of a whole list): legal, so expected. RocketMQ's clients also ask in the
+name of a handler that was interrupted (L5). A retry that nobody asked for stays undetermined.
 """
 
 from dejamq_analytics.frames import Column, DataFrame, Window
@@ -64,7 +64,8 @@ def retried(pairs: DataFrame, requests: DataFrame, unasked: DataFrame) -> DataFr
     )
     known = missing.isNull()
     in_a_batch = sf.coalesce(sf.col("asker.whole_batch"), sf.lit(False))
-    by_handler = sf.when(in_a_batch, "L2").otherwise("L1")
+    interrupted = sf.coalesce(sf.col("asker.result") == "cancelled", sf.lit(False))
+    by_handler = sf.when(interrupted, "L5").when(in_a_batch, "L2").otherwise("L1")
     asked = sf.concat(
         text("handler: %s", "asker.result"), sf.when(in_a_batch, text(" of %s", "asker.batch")).otherwise("")
     )
@@ -80,7 +81,7 @@ def retried(pairs: DataFrame, requests: DataFrame, unasked: DataFrame) -> DataFr
         .otherwise(asked)
         .alias("trigger"),
         missing.alias("missing"),
-        (known & ~sf.col("again")).alias("expected"),
+        (known & ~sf.col("again") & ~interrupted).alias("expected"),
         sf.when(sf.col("again"), sf.concat("copy.evidence", lines(delivered)))
         .otherwise(sf.concat(_asked(), lines(delivered))).alias("evidence"),
     )  # fmt: skip

@@ -72,6 +72,7 @@ NEEDS = {
     "L1": LogNeeds(("trace",), ("trace",), ("store",)),
     "L2": LogNeeds(("trace",), ("trace",), ("store",)),
     "L3": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "L5": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
     "L6": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
     "L7": LogNeeds(("trace",), ("log",), ("store",)),
     "L8": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
