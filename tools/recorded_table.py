@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 from dejamq_analytics.evidence.translate import Reading
 from dejamq_analytics.run import Request, run_audit
+from dejamq_lab.rocketmq.truth import right_for
 
 HOUSE = Path(__file__).parents[1]
 PAGE, RECORDED = HOUSE / "docs" / "attribution.md", HOUSE / "tests" / "data" / "rocketmq"
@@ -38,7 +39,7 @@ class Run(NamedTuple):
         return {cause for causes in self.causes.values() for cause in causes}
 
     def may_be(self, finding: Finding) -> Sequence[str]:
-        return self.causes.get(self.keys.get(finding["message_id"], ""), self.causes.get("*", ()))
+        return right_for(self.causes.get(self.keys.get(finding["message_id"], ""), self.causes.get("*", ())))
 
 
 @dataclass

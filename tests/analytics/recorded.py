@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from dejamq_analytics.evidence.translate import Reading
 from dejamq_analytics.report.verdict import Verdict
 from dejamq_analytics.run import Request, run_audit
+from dejamq_lab.rocketmq.truth import right_for
 
 RECORDED = Path(__file__).parents[1] / "data" / "rocketmq"
 NAMES = sorted(run.parent.name for run in RECORDED.glob("*/truth.json"))
@@ -32,7 +33,7 @@ def causes_of(truth: dict[str, Any], finding: dict[str, Any]) -> list[str]:
     """The causes that this message's duplicates may have."""
     keys = {one["unique_key"]: one["key"] for one in truth["deliveries"]}
     causes: dict[str, list[str]] = truth["causes"]
-    return causes.get(keys[finding["message_id"]], causes.get("*", []))
+    return right_for(causes.get(keys[finding["message_id"]], causes.get("*", [])))
 
 
 def came_twice(truth: dict[str, Any]) -> set[Delivered]:

@@ -198,7 +198,7 @@ story_of("o9", given_up_under_its_handler, "reassigned")
 story_of("o9-with-a-hole", given_up_under_its_handler, "reassigned", hole=1)
 
 story_of("o10", given_up_under_its_handler, "shutdown")
-story_of("l5-by-a-consumer-that-stops", given_up_under_its_handler, "shutdown", "cancelled")
+story_of("o10-that-interrupts-its-handler", given_up_under_its_handler, "shutdown", "cancelled")
 
 
 def came_back(made: History, *outcomes: str, set_later: bool = False) -> None:

@@ -23,7 +23,7 @@ NOT_ASKED_FOR = {
     "l4": ("L4", "1"),
     "l5": ("L5", "b"),
     "l5-in-its-own-queue": ("L5", "1"),
-    "l5-by-a-consumer-that-stops": ("L5", "b"),
+    "o10-that-interrupts-its-handler": ("O10", "b"),
     "l5-of-a-handler-in-whose-name-its-client-asked": ("L5", "retry"),
     "o1-although-it-was-committed-later": ("O1", "d"),
 }

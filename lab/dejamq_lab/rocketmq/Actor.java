@@ -9,8 +9,8 @@
 // Options of both: instance=NAME, heartbeat=MS.
 // Options of a consumer: work=MS for each message, slow=KEY:MS for the first try of one, fail=KEY (its first try fails),
 // strategy=circle, orderly=true, commit=KEY,KEY (in order; these are committed, nothing else is, and a failure rolls
-// back), broadcast=true, batch=N, threads=N, timeout=MINUTES, persist=MS, interruptible=true (an interrupt is thrown out of
-// the handler). A p on its standard input suspends it, an r resumes it.
+// back), broadcast=true, batch=N, threads=N, timeout=MINUTES, persist=MS, interrupt=KEY:MS (its handler is interrupted
+// then, the first time, and throws that). A p on its standard input suspends it, an r resumes it.
 // Options of a producer: try=MS for one try, again=KEY (this one is sent twice), keep=MS after the last message (or
 // until its standard input ends), pause=MS between messages, other=true (to another broker where the status is not ok),
 // transaction=MS (in transactions whose program takes so long, and commits; so does a check).
@@ -270,10 +270,13 @@ public class Actor {
             boolean first = message.getReconsumeTimes() == 0;
             say("got", key, message.getMsgId(), message.getTopic(), message.getQueueId(), message.getQueueOffset(),
                 message.getReconsumeTimes(), message.getStoreHost());
+            if (first && named("interrupt", key)) {
+                interruptSoon(Thread.currentThread());
+            }
             try {
                 Thread.sleep(first && named("slow", key) ? time("slow") : number("work", 0));
             } catch (InterruptedException stopped) {
-                if (options.containsKey("interruptible")) {
+                if (named("interrupt", key)) {
                     Actor.<RuntimeException>raise(stopped);
                 }
                 return false;
@@ -283,6 +286,15 @@ public class Actor {
             say("done", key, !fails);
         }
         return success;
+    }
+
+    static void interruptSoon(Thread handler) {
+        Thread watch = new Thread(() -> {
+            sleep(time("interrupt"));
+            handler.interrupt();
+        });
+        watch.setDaemon(true);
+        watch.start();
     }
 
     /** Whether an option KEY:MS is about this key. */

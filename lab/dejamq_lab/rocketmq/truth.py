@@ -2,12 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Finding = Mapping[str, Any]
+ALSO_RIGHT = {"L5": "L1"}
+"""What is true of a cause as well, and all that less evidence tells: to a trace an interrupt is any exception."""
 PLACE = ("topic", "queue_id", "queue_offset")
+
+
+def right_for(causes: Sequence[str]) -> list[str]:
+    """What an audit may say of duplicates that have one of these causes."""
+    return [*causes, *(ALSO_RIGHT[cause] for cause in causes if cause in ALSO_RIGHT)]
 
 
 class Truth:
@@ -26,7 +33,7 @@ class Truth:
 
     def causes_of(self, finding: Finding) -> list[str]:
         """The causes that this message's duplicates may have."""
-        return self.causes.get(self._keys.get(finding["message_id"], ""), self.causes.get("*", []))
+        return right_for(self.causes.get(self._keys.get(finding["message_id"], ""), self.causes.get("*", [])))
 
     def came_twice(self) -> set[tuple[str, str, int, int]]:
         """Records that handlers of one group were given more than once, as the handlers themselves said."""

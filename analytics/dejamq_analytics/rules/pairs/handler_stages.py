@@ -33,12 +33,6 @@ def same_queue(same: Column) -> list[Stage]:
     ]
 
 
-def interrupted_at_the_end() -> list[Stage]:
-    """Where a consumer that stops gives its queues up first, and interrupts its handlers then, as RocketMQ's do."""
-    stopped = sf.col("first.pq_dropped") & (sf.col("first_queue.dropped")["reason"] == "shutdown")
-    return [Stage("b", stopped & (sf.col("first.result") == "cancelled"), "L5", trigger=_cancelled())]
-
-
 def next_owner() -> list[Stage]:
     """Where another owner delivered it again, and the queue was not taken away from under the handler.
 

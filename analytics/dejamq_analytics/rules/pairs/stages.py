@@ -95,7 +95,6 @@ def _done() -> list[Stage]:
         Stage("a", result.isNull() & dropped.isNotNull(), missing=later("stage a, dropped while running (O9, O10)")),
         Stage("a", result.isNull() & closed, missing=later("stage a, no result although its process closed (O10)")),
         Stage("a", result.isNull(), "O1", trigger=in_flight),
-        *handler_stages.interrupted_at_the_end(),
         Stage("b", sf.col("first.pq_dropped") & (dropped["reason"] == "shutdown"), "O10"),
         Stage("b", sf.col("first.pq_dropped"), "O9"),
         *handler_stages.next_owner(),
