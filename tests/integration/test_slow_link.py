@@ -7,7 +7,8 @@ from dejamq.net.namesrv import NameServerLink
 from dejamq_proto.common_pb2 import Caller
 from scripted_broker import ScriptedNamesrv
 
-DELAY_S = 0.3
+DELAY_S = 1.3
+"""As long as a machine that is shared stood still once."""
 
 
 class Somebody:

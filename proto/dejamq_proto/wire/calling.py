@@ -31,7 +31,8 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.max_pings_without_data", 0),
     # a server that came back is found at once: RocketMQ dials again for each request. 100 ms is gRPC's least
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),  # also how long a server may take to greet before it counts as away
+    # how long a server may take to greet before it counts as away: a send, which has 3 s, can still go elsewhere
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 100),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
