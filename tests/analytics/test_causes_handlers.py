@@ -18,13 +18,13 @@ ASKED_FOR = {
     "b12-by-the-next-owner": ("B12", "b"),
     "b12-whether-or-not-it-was-taken-back": ("B12", "b"),
     "l2-not-where-the-handler-said-what-was-done": ("L1", "retry"),
+    "l5-of-a-handler-in-whose-name-its-client-asked": ("L5", "retry"),
 }
 NOT_ASKED_FOR = {
     "l4": ("L4", "1"),
     "l5": ("L5", "b"),
     "l5-in-its-own-queue": ("L5", "1"),
     "o10-that-interrupts-its-handler": ("O10", "b"),
-    "l5-of-a-handler-in-whose-name-its-client-asked": ("L5", "retry"),
     "o1-although-it-was-committed-later": ("O1", "d"),
 }
 UNDETERMINED = {

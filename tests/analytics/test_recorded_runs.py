@@ -55,6 +55,15 @@ def test_a_finding_says_from_which_line_of_which_file_it_comes(tmp_path: Path) -
     assert "add a new mq, MessageQueue [topic=orders, brokerName=broker-a, queueId=0]" in line
 
 
+def test_a_broadcasting_group_without_traces_is_not_clean_although_nobody_heard_of_its_offsets(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(RECORDED / "o20", run)
+    (log,) = (run / "broker-a" / "store" / "commitlog").iterdir()
+    without_traces(log, lambda record: True)
+    verdict, _ = audited(run, tmp_path / "out")
+    assert verdict.verdict == "undetermined"
+
+
 def test_without_traces_an_audit_does_not_say_clean(tmp_path: Path) -> None:
     shutil.copytree(RECORDED / "healthy", tmp_path / "run", ignore=shutil.ignore_patterns("commitlog"))
     verdict, _ = audited(tmp_path / "run", tmp_path / "out")

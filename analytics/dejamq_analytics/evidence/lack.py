@@ -95,8 +95,10 @@ def kinds(processes: Iterable[Process]) -> dict[str, set[str]]:
 
 
 def _worked(client: ClientStart) -> bool:
-    """Whether it may have been given something: a queue that it told an offset of was not empty."""
-    return any(value > 0 for hold in client.holds for _, value in hold.persisted)
+    """Whether it may have been given something: a queue that it told an offset of was not empty. A member that
+    broadcasts keeps its offsets in a file of its own, so nothing speaks against it.
+    """
+    return bool(client.broadcasting) or any(value > 0 for hold in client.holds for _, value in hold.persisted)
 
 
 def untraced(

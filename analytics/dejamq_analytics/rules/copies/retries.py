@@ -81,7 +81,7 @@ def retried(pairs: DataFrame, requests: DataFrame, unasked: DataFrame) -> DataFr
         .otherwise(asked)
         .alias("trigger"),
         missing.alias("missing"),
-        (known & ~sf.col("again") & ~interrupted).alias("expected"),
+        (known & ~sf.col("again")).alias("expected"),
         sf.when(sf.col("again"), sf.concat("copy.evidence", lines(delivered)))
         .otherwise(sf.concat(_asked(), lines(delivered))).alias("evidence"),
     )  # fmt: skip

@@ -68,7 +68,7 @@ NEEDS = {
     "R6": LogNeeds(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
     "R9": LogNeeds(("log", "trace"), ("log", "trace"), ("lock.log", "store")),
     "R10": LogNeeds(("log", "trace"), ("log", "trace"), ("lock.log", "store.log", "store")),
-    "R11": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "R11": LogNeeds(("log", "trace"), ("log", "trace"), ("store.log", "store")),
     "L1": LogNeeds(("trace",), ("trace",), ("store",)),
     "L2": LogNeeds(("trace",), ("trace",), ("store",)),
     "L3": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
