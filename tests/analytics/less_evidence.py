@@ -14,8 +14,9 @@ from zlib import crc32
 
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_analytics.sources.paths import BadInput
+from dejamq_lab.rocketmq.truth import found_twice
 from dejamq_proto.records.record import Record
-from recorded import RECORDED, audited, came_twice, causes_of, found_twice, truth_of
+from recorded import RECORDED, audited, causes_of, truth_of
 
 TRACED = re.compile(rb"(?:Pub|SubBefore|SubAfter)(?=\x01)")
 SERVER_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
@@ -92,7 +93,7 @@ def wrong(name: str, losses: list[Loss], work: Path) -> list[str]:
         for one in findings
         if one["cause"] and one["cause"] not in causes_of(truth, one)
     ]
-    told += [f"{record} did not come twice" for record in found_twice(findings) - came_twice(truth) if record[1]]
+    told += [f"{record} did not come twice" for record in found_twice(findings) - truth.came_twice() if record[1]]
     if verdict.verdict == "clean" and whole_verdict(name) != "clean":
         told.append("it is said to be clean")
     return sorted(set(told))

@@ -64,12 +64,7 @@ def client_of(run: str) -> str:
 
 def recorded_with() -> set[tuple[str, str]]:
     """Each cause and client of which there is a recorded run."""
-    return {
-        (cause, client_of(name))
-        for name in NAMES
-        for causes in truth_of(name)["causes"].values()
-        for cause in causes
-    }  # fmt: skip
+    return {(cause, client_of(name)) for name in NAMES for cause in truth_of(name).expected}
 
 
 def test_each_cause_that_the_page_says_was_seen_with_a_client_has_a_recorded_run() -> None:

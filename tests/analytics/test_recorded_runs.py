@@ -20,8 +20,9 @@ from dejamq_analytics.report.evidence_scope import EvidenceVerdict
 from dejamq_analytics.run import Request, run_audit
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_analytics.sources.paths import BadInput
+from dejamq_lab.rocketmq.truth import found_twice
 from less_evidence import Loss, random_loss, single_losses, without_traces, wrong
-from recorded import NAMES, RECORDED, audited, came_twice, causes_of, found_twice, truth_of
+from recorded import NAMES, RECORDED, audited, causes_of, truth_of
 
 LIKELY = {"o2": "O2", "o20": "O20", "p3": "P3", "r13": "R13", "r2": "R2"}
 """Runs whose cause no evidence tells from others: all findings are undetermined, and name it among them."""
@@ -36,9 +37,9 @@ def test_each_duplicate_of_a_recorded_run_has_its_cause(name: str, tmp_path: Pat
         assert wrong
         assert [one for one in wrong if one[0] or LIKELY[name] not in one[1]] == []
         return
-    assert found_twice(findings) == came_twice(truth)
+    assert found_twice(findings) == truth.came_twice()
     assert wrong == []
-    assert {one["cause"] for one in findings} == {cause for causes in truth["causes"].values() for cause in causes}
+    assert {one["cause"] for one in findings} == truth.expected
 
 
 def test_a_run_without_duplicates_is_clean(tmp_path: Path) -> None:

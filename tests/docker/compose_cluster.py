@@ -167,9 +167,13 @@ class ComposeCluster:
         return isinstance(health, dict) and health.get("Status") == "healthy"
 
     def wait_healthy(self, *services: str) -> None:
+        healthy = f"{', '.join(services)} healthy"
+        self.wait_until(lambda: all(map(self.is_healthy, services)), healthy, deadline_s=HEALTHY_S)
+
+    def wait_until(self, condition: Callable[[], bool], what: str, *, deadline_s: float = 60) -> None:
+        """As the function, with the last lines of all containers where it does not come to that."""
         try:
-            healthy = f"{', '.join(services)} healthy"
-            wait_until(lambda: all(map(self.is_healthy, services)), healthy, deadline_s=HEALTHY_S)
+            wait_until(condition, what, deadline_s=deadline_s)
         except AssertionError as error:
             error.add_note(self.logs())
             raise

@@ -132,11 +132,7 @@ def play_kills(cluster: ComposeCluster, ledger: Path) -> None:
 
     def flow_on(orders: int, text: str) -> None:
         goal = len(charged(ledger)) + orders
-        try:
-            wait_until(lambda: len(charged(ledger)) > goal, f"orders flow {text}")
-        except AssertionError as error:
-            error.add_note(cluster.logs())
-            raise
+        cluster.wait_until(lambda: len(charged(ledger)) > goal, f"orders flow {text}")
 
     cluster.dejamq("topic", "create", "orders", "--queues", "4")
     cluster.start("consumer-a", "consumer-b")

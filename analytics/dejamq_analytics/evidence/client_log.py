@@ -58,8 +58,7 @@ PATTERNS: dict[str, str] = {
     r"(?P<messages>(?>.*?(?= MQ: ))) MQ: " + QUEUE,
     "interrupted": to(r"consumeMessage exception: java\.lang\.InterruptedException")
     + to(" Group: ")
-    + r"(?P<group>\S+) Msgs: "
-    + r"(?P<messages>.*)",
+    + r"(?P<group>\S+) Msgs: (?P<messages>.*)",
     "not_sent_back": to("(?:sendMessageBack [Ee]xception|Failed to send message back)")
     + r",? ?(?:group: |consumerGroup=)?(?P<group>[^,\s]*)",
     "expired": to(r"send expire msg back\. topic=") + r"[^,]*, msgId=(?P<unique_key>\w+), storeHost=[^,]*, "

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 from dejamq_analytics.evidence.client import DROPPED, ENDED, ENTERED, LAST, ClientStart, GivenMessage, Hold, origin_of
@@ -14,6 +14,10 @@ KEPT_US = 8 * SECOND
 """A client handles a message again 5 s after no broker took it back. A retry comes after 10 s or more."""
 FOREVER_US = 1 << 62
 FAILED = ("exception", "reconsume", "wrong_value", "cancelled")
+
+
+GivenList = tuple[str, frozenset[tuple[str, int]]]
+"""One call of a handler: its group, and the messages by unique key and number of retries."""
 
 
 def deliver(marks: Iterable[Mark], clients: ClientStarts, records: Records) -> list[GivenMessage]:
@@ -127,12 +131,13 @@ def events(client: ClientStart, records: Records) -> None:
     _mark_thrown_away(client)
     _expired(client)
     by_request: dict[str, list[GivenMessage]] = defaultdict(list)
+    interrupted = _interrupted(client)
     for given in client.given:
         by_request[given.mark.said["request"]].append(given)
     for number, some in enumerate(by_request.values(), 1):
         _entered(client, some, number)
         if all(given.ended is not None for given in some):
-            _ended(client, some, records)
+            _ended(client, some, records, interrupted)
         else:
             for given in some:
                 _untold(client, given)
@@ -195,13 +200,13 @@ def _untold(client: ClientStart, given: GivenMessage) -> None:
     client.add(at, "RESULT", LAST, **_place_of([given]), status="untold", mem_off=_low_water(given.hold, at.at_us))
 
 
-def _ended(client: ClientStart, some: list[GivenMessage], records: Records) -> None:
+def _ended(client: ClientStart, some: list[GivenMessage], records: Records, interrupted: Set[GivenList]) -> None:
     group, hold = some[0].mark.said["group"], some[0].hold
     end = some[-1].ended
     assert end is not None
     status, reason, place = end.said["status"], "", _place_of(some)
     in_order, thrown_away = group in client.orderly, some[0].thrown_away
-    if status == "exception" and _interrupted(client, some):
+    if status == "exception" and interrupted and _given_list(some) in interrupted:
         status = "cancelled"
     if status == "timeout":
         reason = "success" if end.said["success"] else "reconsume"
@@ -220,14 +225,18 @@ def _ended(client: ClientStart, some: list[GivenMessage], records: Records) -> N
                 _sent_back(client, given, end, records)
 
 
-def _interrupted(client: ClientStart, some: list[GivenMessage]) -> bool:
-    """Whether its log says that what the handler threw was an interrupt: a trace tells no exception from another."""
-    group, given = some[0].mark.said["group"], {(one.mark.said["unique_key"], one.mark.said["times"]) for one in some}
-    return any(
-        mark.what == "interrupted" and mark.said["group"] == group
-        and {(key, times) for _, _, times, key in mark.said["messages"]} == given
+def _interrupted(client: ClientStart) -> set[GivenList]:
+    """Of which handlers its log says that they threw an interrupt: a trace tells no exception from another."""
+    return {
+        (mark.said["group"], frozenset((key, times) for _, _, times, key in mark.said["messages"]))
         for mark in client.marks
-    )  # fmt: skip
+        if mark.what == "interrupted"
+    }
+
+
+def _given_list(some: list[GivenMessage]) -> GivenList:
+    told = [one.mark.said for one in some]
+    return told[0]["group"], frozenset((said["unique_key"], said["times"]) for said in told)
 
 
 def _uncommitted(given: GivenMessage, end: Mark) -> bool:

@@ -12,14 +12,7 @@ from typing import Self
 
 from dejamq_lab.cluster.plan import LOOPBACK
 from dejamq_lab.cluster.ports import held_block
-from dejamq_lab.machines.rocketmq import (
-    STOP_S,
-    Failed,
-    launched,
-    server_java,
-    wait_for_boot,
-    wait_for_brokers,
-)
+from dejamq_lab.machines.rocketmq import STOP_S, Failed, launched, server_java, wait_for_boot, wait_for_brokers
 from dejamq_lab.rocketmq.programs import logging_of
 
 CLUSTER = "DefaultCluster"

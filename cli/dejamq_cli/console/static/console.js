@@ -10,8 +10,7 @@
   const missed = new Set();
   const show = name => { if (busy()) { missed.add(name); } else { htmx.trigger(document.body, name); } };
   const catchUp = () => setTimeout(() => {
-    const names = busy() ? [] : [...missed];
-    for (const name of names) { missed.delete(name); show(name); }
+    for (const name of [...missed]) { missed.delete(name); show(name); }
   });
   for (const end of ["focusout", "selectionchange", "visibilitychange"]) { document.addEventListener(end, catchUp); }
   document.addEventListener("htmx:beforeSwap", event => {  // somebody may have come to it while the answer was on its way
