@@ -9,6 +9,7 @@ What a test has random it takes from `seed` or `chance`. A failure shows the see
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 import random
@@ -218,6 +219,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("process") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(OF_PROCESSES_S))
+
+
+def pytest_collection_finish() -> None:
+    """The collector does not walk ten thousand tests: that takes seconds, and no server of this process answers then."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

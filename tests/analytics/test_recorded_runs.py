@@ -56,6 +56,16 @@ def test_a_finding_says_from_which_line_of_which_file_it_comes(tmp_path: Path) -
     assert "add a new mq, MessageQueue [topic=orders, brokerName=broker-a, queueId=0]" in line
 
 
+def all_of_the_first_store_but(part: float) -> Loss:
+    """Its begin is left."""
+
+    def take(run: Path) -> None:
+        first = sorted(run.rglob("commitlog/*"))[0]
+        first.write_bytes(first.read_bytes()[: int(first.stat().st_size * part)])
+
+    return Loss(f"the first store, all but {part:.0%}", take)
+
+
 def test_a_broadcasting_group_without_traces_is_not_clean_although_nobody_heard_of_its_offsets(tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(RECORDED / "o20", run)
@@ -63,6 +73,15 @@ def test_a_broadcasting_group_without_traces_is_not_clean_although_nobody_heard_
     without_traces(log, lambda record: True)
     verdict, _ = audited(run, tmp_path / "out")
     assert verdict.verdict == "undetermined"
+
+
+def test_a_broadcasting_group_is_not_clean_where_a_whole_member_may_be_missing(tmp_path: Path) -> None:
+    """Whether its own log says that it broadcasts, or only the broker's."""
+    (machine,) = (loss for loss in single_losses(RECORDED / "o20") if loss.what == "machine billing-2")
+    (other,) = (loss for loss in single_losses(RECORDED / "o20") if loss.what == "machine billing-1")
+    cut = all_of_the_first_store_but(6 / 10)
+    assert wrong("o20", [machine, cut], tmp_path / "one") == []
+    assert wrong("o20", [machine, other, cut], tmp_path / "both") == []
 
 
 def test_without_traces_an_audit_does_not_say_clean(tmp_path: Path) -> None:
@@ -220,11 +239,7 @@ def test_less_evidence_never_makes_a_verdict_wrong(tmp_path: Path, chance: rando
 def test_deliveries_of_a_message_with_two_copies_are_not_of_the_one_in_a_store_that_ends_too_early(
     tmp_path: Path,
 ) -> None:
-    def cut_off(run: Path) -> None:
-        first = sorted(run.rglob("commitlog/*"))[0]
-        first.write_bytes(first.read_bytes()[: first.stat().st_size // 8])
-
-    assert wrong("p3", [Loss("the end of the first store", cut_off)], tmp_path) == []
+    assert wrong("p3", [all_of_the_first_store_but(1 / 8)], tmp_path) == []
 
 
 def test_a_broadcasting_member_whose_log_tells_no_name_leaves_open_whether_it_had_the_message_before(

@@ -160,12 +160,10 @@ async def test_a_second_signal_leaves_at_once_though_no_broker_answers(
 
 
 @pytest.fixture
-def only_new_objects() -> Iterator[None]:
+def only_new_objects() -> None:
     """The collector shows objects of this test alone: those of thousands of tests before it take seconds to walk."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("only_new_objects")

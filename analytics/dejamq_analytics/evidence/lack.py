@@ -23,6 +23,7 @@ LOST_TRACES = (
     "trace records of {} message(s) that {} had by the offsets told, as {} queue {} offset {}: a client "
     "drops traces that it cannot send, and sends none where a broker has traceOn=false"
 )
+BROADCASTS = "each member of {}: the group broadcasts, so nothing shows a member whose machine is not among these"
 NO_LOG = "the log of {}: logs/rocketmqlogs/rocketmq_client.log in the home of its user"
 NO_STORE = "the commit log of each broker: its store directory, with --store or among the others"
 EMPTY_STORE = "records in {}: this store is empty, so that nothing tells whose it is. Copy its folder commitlog again"
@@ -59,11 +60,17 @@ class Untraced(NamedTuple):
 
 
 def of(
-    processes: Iterable[Process], stores: Mapping[str, bool], lost: Iterable[Untraced] = (), *, journaled: bool = False
+    processes: Iterable[Process],
+    stores: Mapping[str, bool],
+    lost: Iterable[Untraced] = (),
+    *,
+    broadcasting: Iterable[str] = (),
+    journaled: bool = False,
 ) -> tuple[list[str], bool]:
-    """In words; and whether there were deliveries that nobody can see, as those whose traces are ``lost``.
+    """In words; and whether there may be deliveries that nobody can see, as those whose traces are ``lost``.
 
-    ``stores``: by folder, whether there is any record. ``journaled``: the brokers have journals.
+    ``stores``: by folder, whether there is any record. ``broadcasting``: groups that brokers name so. Their members
+    keep offsets in files of their own. ``journaled``: the brokers have journals.
     """
     every = [*processes]
     clients = [one for one in every if isinstance(one, ClientStart) and (one.holds or one.given)]
@@ -71,16 +78,17 @@ def of(
     dropped = [
         LOST_TRACES.format(one.messages, one.who, one.queue.topic, one.queue.queue_id, one.offset) for one in lost
     ]
+    everywhere = {*broadcasting}.union(*(one.broadcasting for one in clients))
     unlogged = [one.name for one in clients if "log" not in one.has]
     found = [NO_TRACE.format(name) for name in sorted(silent)] + [NO_LOG.format(name) for name in sorted(unlogged)]
-    found += dropped
+    found += dropped + [BROADCASTS.format(group) for group in sorted(everywhere)]
     stored = any(stores.values())
     found += [EMPTY_STORE.format(store) for store, filled in sorted(stores.items()) if not filled]
     if not stores:
         found.append(NO_STORE)
     if not journaled and not any("broker.log" in one.has for one in every):
         found.append(NO_BROKER_LOG)
-    return found, bool(silent or dropped) or not stored or not (clients or journaled)
+    return found, bool(silent or dropped or everywhere) or not stored or not (clients or journaled)
 
 
 def kinds(processes: Iterable[Process]) -> dict[str, set[str]]:

@@ -22,7 +22,7 @@ SETTINGS = "brokerName|brokerId|brokerIP1|listenPort|brokerRole|flushConsumerOff
 PATTERNS: dict[str, str] = {
     "set": to(f"- (?P<name>{SETTINGS})=") + r"(?P<text>\S+)",
     "joined": to("new consumer connected, group: ")
-    + r"(?P<group>\S+) "
+    + r"(?P<group>\S+) \S+ (?P<model>\S+) "
     + to("channel: (?=ClientChannelInfo)")
     + CLIENT,
     "left": to(r"unregister a consumer\[") + rf"(?P<group>[^\]]+)\] from consumerGroupInfo {CLIENT}",

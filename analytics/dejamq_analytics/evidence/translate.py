@@ -108,7 +108,9 @@ def translate(reading: Reading, into: Path) -> Evidence:
     if not any(journals.iterdir()) and not known.names:
         raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
     filled = {shown.get(store, store): bool(records.counted[store]) for store in stores}
-    lacking, blind = lack.of(every, filled, lost, journaled=bool(known.names))
+    joined = [mark.said for some in marks.server.values() for mark in some if mark.what == "joined"]
+    broadcasting = {said["group"] for said in joined if said["model"] == "BROADCASTING"}
+    lacking, blind = lack.of(every, filled, lost, broadcasting=broadcasting, journaled=bool(known.names))
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 
 
