@@ -222,7 +222,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The collector does not walk ten thousand tests: that takes seconds, and no server of this process answers then."""
+    """The collector does not walk ten thousand tests: for these seconds no server of this process answers."""
     gc.collect()
     gc.freeze()
 
