@@ -180,12 +180,11 @@ class Brokers:
         """A moment by which the connection had ended: members are told at once, and their logs have milliseconds."""
         last = mark.at_us + mark.within_us
         told = [
-            mark_.at_us
+            told.at_us
             for client in self._clients.by_key.values()
-            for mark_ in client.marks
-            if mark_.what == "told" and mark_.said["group"] == mark.said["group"]
-            and mark.at_us <= mark_.at_us <= last + SECOND
-        ]  # fmt: skip
+            for told in client.marks_between("told", mark.at_us, last + SECOND)
+            if told.said["group"] == mark.said["group"]
+        ]
         return min(last, min(told)) if len(told) == 1 else last
 
     def _said_goodbye(self, broker: BrokerStart, name: str, client: ClientStart, mark: Mark) -> None:
@@ -310,8 +309,7 @@ class Brokers:
         return cleaned_us is not None and not any(
             cleaned_us <= told_us <= at_us
             for client in self._clients.by_key.values()
-            for hold in client.holds
-            if (hold.group, hold.queue) == (group, queue)
+            for hold in client.holds_of(group, queue)
             for told_us, _ in hold.persisted
         )
 
@@ -330,17 +328,20 @@ class Brokers:
     def _came_late(self, former: ClientStart, left: Hold, later: ClientStart, opened_us: int, start: int) -> None:
         """Nothing if it had told more before: that may have come in time, and been lost."""
         exact_us = opened_us + (SAME_CLOCK_US if former.ip == later.ip else TWO_CLOCKS_US)
-        before = [value for at_us, value in left.persisted if at_us <= exact_us]
-        if max(before, default=start) > start or left.opened is None or left.opened.at_us > opened_us:
+        until_us = left.ended_us or FOREVER_US
+        if until_us <= exact_us or left.opened is None or left.opened.at_us > opened_us:
             return
-        broker, until_us = self.at(left.queue.broker_name, exact_us), left.ended_us or FOREVER_US
-        for mark in former.marks:
-            told = mark.what == "persisted" and exact_us < mark.at_us <= until_us
-            if told and (mark.said["group"], mark.said.get("queue")) == (left.group, left.queue):
+        if max((value for at_us, value in left.persisted if at_us <= exact_us), default=start) > start:
+            return
+        broker = self.at(left.queue.broker_name, exact_us)
+        for mark in former.marks_between("persisted", exact_us + 1, until_us):
+            if (mark.said["group"], mark.said.get("queue")) == (left.group, left.queue):
                 self._set_by(broker, mark, left.group, left.queue, -1, mark.said["value"], "oneway", former)
 
     def share_kinds(self, stored: set[str]) -> None:
         """The files of a broker are of all its starts. ``stored`` are those whose commit log is there."""
+        for name in stored:
+            self.at(name, 0)
         for name, starts in self.starts.items():
             kinds = {kind for one in starts for kind in one.has} | ({"store"} if name in stored else set())
             for one in starts:

@@ -1,6 +1,9 @@
 """One client process: its queues and the messages that its handlers were given."""
 
 import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +56,20 @@ class Hold:
     """Its events PQ_OPEN and PQ_DROP, and its last PERSIST."""
     low_waters: list[tuple[int, int]] | None = None
     """Its low-water mark from each moment on; made when all its deliveries are known."""
+    highest: int = -1
+    """The highest offset that was told."""
+    last_entered: dict[Stored, int] = field(default_factory=dict)
+    """When a handler was last given each record."""
+
+    def persist(self, at_us: int, value: int) -> None:
+        """An offset was told, in the order of time."""
+        self.persisted.append((at_us, value))
+        self.highest = max(self.highest, value)
+
+    def enter(self, given: "GivenMessage", record: Stored) -> None:
+        """A handler was given a record that came through this queue."""
+        self.entered.append(given)
+        self.last_entered[record] = max(given.mark.at_us, self.last_entered.get(record, given.mark.at_us))
 
     @property
     def start(self) -> int | None:
@@ -93,6 +110,8 @@ class ClientStart(Process):
         self.pid = ""
         self.ip = client_id.partition("@")[0]
         self.holds: list[Hold] = []
+        self._holds_of: dict[tuple[str, QueueName], list[Hold]] = defaultdict(list)
+        self._kinds: dict[str, list[Mark]] | None = None
         self.given: list[GivenMessage] = []
         self.orderly: set[str] = set()
         self.broadcasting: set[str] = set()
@@ -102,10 +121,35 @@ class ClientStart(Process):
         """Before this its last connection had ended, as brokers and other members tell."""
         self.lost: Mark | None = None
 
+    def open(self, group: str, queue: QueueName, opened: Mark | None) -> Hold:
+        """One more process queue."""
+        hold = Hold(len(self.holds) + 1, group, queue, opened)
+        self.holds.append(hold)
+        self._holds_of[group, queue].append(hold)
+        return hold
+
+    def holds_of(self, group: str, queue: QueueName) -> Sequence[Hold]:
+        """Its process queues of this queue, in the order in which they were opened."""
+        return self._holds_of.get((group, queue), ())
+
     def hold_at(self, group: str, queue: QueueName, at_us: int) -> Hold | None:
         """Its process queue of this queue at a moment: the last one opened by then."""
-        fitting = [
-            one for one in self.holds
-            if one.group == group and one.queue == queue and (one.opened is None or one.opened.at_us <= at_us)
-        ]  # fmt: skip
-        return fitting[-1] if fitting else None
+        of_queue = reversed(self.holds_of(group, queue))
+        return next((one for one in of_queue if one.opened is None or one.opened.at_us <= at_us), None)
+
+    def marks_of(self, what: str) -> Sequence[Mark]:
+        """Lines of one kind in the order of time, once all of its log is read."""
+        if self._kinds is None:
+            self._kinds = defaultdict(list)
+            for mark in self.marks:
+                self._kinds[mark.what].append(mark)
+        return self._kinds.get(what, ())
+
+    def marks_between(self, what: str, since_us: int, until_us: int) -> Sequence[Mark]:
+        """Those from the first moment to the last one, both included."""
+        every = self.marks_of(what)
+        return every[bisect_left(every, since_us, key=_time) : bisect_right(every, until_us, key=_time)]
+
+
+def _time(mark: Mark) -> int:
+    return mark.at_us

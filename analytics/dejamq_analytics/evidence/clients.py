@@ -12,6 +12,8 @@ from dejamq_analytics.evidence.mark import MS, SECOND, Mark
 from dejamq_analytics.sources.journaled import NOTHING, Journaled
 
 INNER = "INNER_TRACE_"
+PIDS = 1 << 16
+"""An origin has the lower half of a process id."""
 
 
 class ClientStarts:
@@ -21,6 +23,8 @@ class ClientStarts:
         """``known``: what journals of brokers tell of these clients."""
         self._known = known
         self.by_key: dict[str, ClientStart] = {}
+        self._of_pid: dict[int, list[ClientStart]] = defaultdict(list)
+        self._of_id: dict[str, list[ClientStart]] = defaultdict(list)
         self._ids: dict[tuple[str, str], dict[str, ClientStart]] = defaultdict(dict)
         self._all_ids: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._groups: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -65,7 +69,14 @@ class ClientStarts:
         self._learn(client, client_id)
         told = re.search(r"@(\d+)(?:#|$)", client_id)
         client.pid = mark.pid or (told[1] if told else "")
-        self.by_key[name] = self._ids[mark.host, mark.pid][client_id] = client
+        self._ids[mark.host, mark.pid][client_id] = client
+        if client.pid:
+            self._of_pid[int(client.pid) % PIDS].append(client)
+        return self._add(client)
+
+    def _add(self, client: ClientStart) -> ClientStart:
+        self.by_key[client.key] = client
+        self._of_id[client.client_id].append(client)
         return client
 
     def _learn(self, client: ClientStart, client_id: str) -> None:
@@ -82,9 +93,8 @@ class ClientStarts:
     def of_origin(self, origin: Origin, group: str, at_us: int) -> ClientStart:
         """The process that made an id. One that has no log gets a name of its own."""
         fitting = [
-            one for one in self.by_key.values()
-            if one.pid and int(one.pid) % 65536 == origin.pid and (not group or group in one.groups)
-            and _alive(one, at_us)
+            one for one in self._of_pid.get(origin.pid, ())
+            if (not group or group in one.groups) and _alive(one, at_us)
         ]  # fmt: skip
         near = [one for one in fitting if one.ip == origin.ip] or fitting
         if len(near) == 1:
@@ -92,8 +102,9 @@ class ClientStarts:
         key = f"{origin.key}{f':{group}' if group else ''}"
         if key not in self.by_key:
             client_id = self._known.client_of(origin.ip, origin.pid)
-            self.by_key[key] = client = ClientStart(key, client_id or key, client_id or key)
+            client = ClientStart(key, client_id or key, client_id or key)
             self._learn(client, client_id or "")
+            self._add(client)
         return self.by_key[key]
 
     def settle(self) -> None:
@@ -110,7 +121,7 @@ class ClientStarts:
 
     def of_client_id(self, client_id: str, at_us: int) -> ClientStart | None:
         """The start of this client id that ran at a moment, as far as logs tell."""
-        fitting = [one for one in self.by_key.values() if one.client_id == client_id and _alive(one, at_us)]
+        fitting = [one for one in self._of_id.get(client_id, ()) if _alive(one, at_us)]
         return fitting[-1] if len(fitting) == 1 else None
 
 

@@ -69,24 +69,20 @@ def _place(found: list[GivenMessage], records: Records) -> None:
 
 def _kept_it(given: GivenMessage) -> bool:
     """Whether its process says that no broker took a message back: it tries again by itself then, after 5 s."""
-    since_us = given.mark.at_us - KEPT_US
-    return any(
-        mark.what == "not_sent_back" and since_us <= mark.at_us <= given.mark.at_us for mark in given.process.marks
-    )
+    at_us = given.mark.at_us
+    return bool(given.process.marks_between("not_sent_back", at_us - KEPT_US, at_us))
 
 
 def _elsewhere(some: list[GivenMessage], group: str, fitting: list[Stored], records: Records) -> bool:
     """Whether a record may lie where these members had queues of the topic and no store is there, or one that ends
     before an offset that they told.
     """
-    topics = {one.queue.topic for one in fitting}
-    holds = [
-        hold for given in some for hold in given.process.holds if hold.group == group and hold.queue.topic in topics
-    ]
+    topics, members = {one.queue.topic for one in fitting}, {given.process.key: given.process for given in some}
     return any(
-        hold.queue.broker_name not in records.brokers
-        or any(value > records.end_of(hold.queue) for _, value in hold.persisted)
-        for hold in holds
+        hold.queue.broker_name not in records.brokers or hold.highest > records.end_of(hold.queue)
+        for process in members.values()
+        for hold in process.holds
+        if hold.group == group and hold.queue.topic in topics
     )
 
 
@@ -107,20 +103,20 @@ def _hold(given: GivenMessage, record: Stored) -> None:
     group = given.mark.said["group"]
     given.hold = given.process.hold_at(group, record.queue, given.mark.at_us)
     if given.hold is not None:
-        if group in given.process.orderly and any(one.record == record for one in given.hold.entered):
+        if group in given.process.orderly and record in given.hold.last_entered:
             given.kind = "suspend_retry"
-        given.hold.entered.append(given)
+        given.hold.enter(given, record)
 
 
 def _opened_again(some: list[GivenMessage], group: str, reached: list[Stored]) -> bool:
     """Whether any of these queues was opened more than once: then one record may have come twice."""
-    holds = {
-        (given.process.key, hold.pq_id): hold.queue
-        for given in some
-        for hold in given.process.holds
-        if hold.group == group and hold.queue in {one.queue for one in reached}
-    }
     queues = {one.queue for one in reached}
+    holds = {
+        (given.process.key, hold.pq_id): queue
+        for given in some
+        for queue in queues
+        for hold in given.process.holds_of(group, queue)
+    }
     # of two records in one queue each came once where that queue is known to have been opened once
     one_each = len(queues) == len(reached) or queues == set(holds.values())
     return len(holds) != len(set(holds.values())) or not one_each
@@ -148,8 +144,8 @@ def _direct(client: ClientStart, records: Records) -> None:
     """Messages that an operator had the client handle: no hook runs then, so they are in no trace."""
     if len(client.groups) != 1:
         return  # the line does not say of which group
-    (group,), asked = client.groups, [mark for mark in client.marks if mark.what == "direct"]
-    for number, mark in enumerate(asked, 1):
+    (group,) = client.groups
+    for number, mark in enumerate(client.marks_of("direct"), 1):
         for _, offset, times, key in mark.said["messages"]:
             fitting = [one for one in records.of_delivery(key, group, times) if one.queue_offset == offset]
             if len(fitting) == 1:
@@ -195,7 +191,7 @@ def _untold(client: ClientStart, given: GivenMessage) -> None:
     """A client that was killed had not sent its last traces: the handler may have ended after all."""
     if client.closed_us is not None or given.hold is None or not _behind(given, given.hold):
         return
-    last = max((one.at_us for one in client.marks), default=given.mark.at_us)
+    last = client.marks[-1].at_us if client.marks else 0
     at = given.mark._replace(at_us=max(last, given.mark.at_us))
     client.add(at, "RESULT", LAST, **_place_of([given]), status="untold", mem_off=_low_water(given.hold, at.at_us))
 
@@ -229,8 +225,7 @@ def _interrupted(client: ClientStart) -> set[GivenList]:
     """Of which handlers its log says that they threw an interrupt: a trace tells no exception from another."""
     return {
         (mark.said["group"], frozenset((key, times) for _, _, times, key in mark.said["messages"]))
-        for mark in client.marks
-        if mark.what == "interrupted"
+        for mark in client.marks_of("interrupted")
     }
 
 
@@ -246,10 +241,11 @@ def _uncommitted(given: GivenMessage, end: Mark) -> bool:
     """
     if given.hold is None or given.record is None:
         return False
-    if any(one.record == given.record and one.mark.at_us > end.at_us for one in given.hold.entered):
+    if given.hold.last_entered[given.record] > end.at_us:
         return True
-    later = [value for at_us, value in given.hold.persisted if at_us > end.at_us + MS]
-    return bool(later) and later[0] <= given.record.queue_offset
+    told = given.hold.persisted
+    later = bisect_right(told, end.at_us + MS, key=lambda one: one[0])
+    return later < len(told) and told[later][1] <= given.record.queue_offset
 
 
 def _sent_back(client: ClientStart, given: GivenMessage, end: Mark, records: Records) -> None:
@@ -268,10 +264,7 @@ def _sent_back(client: ClientStart, given: GivenMessage, end: Mark, records: Rec
 
 def _not_taken(client: ClientStart, end: Mark) -> bool:
     """Whether its log says, soon after a handler ended, that a broker did not take a message back."""
-    return any(
-        mark.what == "not_sent_back" and end.at_us - end.within_us <= mark.at_us <= end.at_us + KEPT_US
-        for mark in client.marks
-    )  # fmt: skip
+    return bool(client.marks_between("not_sent_back", end.at_us - end.within_us, end.at_us + KEPT_US))
 
 
 def _give_back(
@@ -285,19 +278,21 @@ def _give_back(
 
 def _expired(client: ClientStart) -> None:
     """Messages that were given back because their handlers took too long: these still ran, or had just ended."""
-    for mark in client.marks:
-        if mark.what == "expired":
-            fitting = [one for one in client.given if _is_of(one, mark)]
-            if len(fitting) == 1:
-                fitting[0].expired = mark
-                _give_back(client, fitting[0], mark, reason="expired")
+    expired, by_key = client.marks_of("expired"), defaultdict[str, list[GivenMessage]](list)
+    for given in client.given if expired else ():
+        by_key[given.mark.said["unique_key"]].append(given)
+    for mark in expired:
+        fitting = [one for one in by_key[mark.said["unique_key"]] if _is_of(one, mark)]
+        if len(fitting) == 1:
+            fitting[0].expired = mark
+            _give_back(client, fitting[0], mark, reason="expired")
 
 
 def _is_of(given: GivenMessage, expired: Mark) -> bool:
     """Whether a line that a message's time is over is about this delivery of it."""
     said, record = expired.said, given.record
     here = record is not None and (record.queue.queue_id, record.queue_offset) == (said["queue_id"], said["offset"])
-    return here and given.mark.said["unique_key"] == said["unique_key"] and given.mark.at_us < expired.at_us
+    return here and given.mark.at_us < expired.at_us
 
 
 def _behind(given: GivenMessage, hold: Hold) -> bool:

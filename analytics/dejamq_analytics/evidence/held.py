@@ -35,9 +35,7 @@ class _Held:
 
     def _hold(self, mark: Mark, opened: Mark | None) -> Hold:
         group, queue = mark.said["group"], mark.said["queue"]
-        hold = Hold(len(self._client.holds) + 1, group, queue, opened)
-        self._client.holds.append(hold)
-        self._now[group, queue] = hold
+        hold = self._now[group, queue] = self._client.open(group, queue, opened)
         return hold
 
     def _open(self, mark: Mark) -> None:
@@ -58,7 +56,7 @@ class _Held:
         if "queue" not in mark.said:
             return
         hold = self._now.get((mark.said["group"], mark.said["queue"])) or self._hold(mark, None)
-        hold.persisted.append((mark.at_us, mark.said["value"]))
+        hold.persist(mark.at_us, mark.said["value"])
         reason = "timer" if mark.said["reason"] == "persistAll" else "drop"
         told = self._client.add(
             mark, "PERSIST", PERSISTED, **_place(hold), value=mark.said["value"], reason=reason, request_seq=0

@@ -5,6 +5,8 @@ that its time zone is another.
 """
 
 from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -40,18 +42,25 @@ def check_end(client: ClientStart) -> None:
 
 def rounds(client: ClientStart) -> list[int]:
     """When the client told its offsets, each round once. A Go client's line is the same when it drops a queue."""
-    drops = {(hold.queue, hold.ended_us) for hold in client.holds if hold.ended_us is not None}
-    told = sorted(
-        mark.at_us
-        for mark in client.marks
-        if (mark.what == "persisted" and _is_round(mark.said) and not _at_a_drop(mark, drops))
-        or mark.what == "not_persisted"
-    )
+    drops: dict[QueueName, list[int]] = defaultdict(list)
+    for hold in client.holds:
+        if hold.ended_us is not None:
+            drops[hold.queue].append(hold.ended_us)
+    for times in drops.values():
+        times.sort()
+    told = [mark.at_us for mark in client.marks_of("not_persisted")]
+    told += [
+        mark.at_us for mark in client.marks_of("persisted") if _is_round(mark.said) and not _at_a_drop(mark, drops)
+    ]
+    told.sort()
     return [at for before, at in pairwise([-FIRST_ROUND_US, *told]) if at - before > ONE_ROUND_US]
 
 
-def _at_a_drop(mark: Mark, drops: set[tuple[QueueName, int]]) -> bool:
-    return any(mark.said["queue"] == queue and 0 <= at - mark.at_us < ONE_ROUND_US for queue, at in drops)
+def _at_a_drop(mark: Mark, drops: Mapping[QueueName, Sequence[int]]) -> bool:
+    queue = mark.said.get("queue")
+    times = drops.get(queue, ()) if queue else ()
+    next_one = bisect_left(times, mark.at_us)
+    return next_one < len(times) and times[next_one] - mark.at_us < ONE_ROUND_US
 
 
 def _is_round(said: dict[str, object]) -> bool:

@@ -73,8 +73,8 @@ def _at_once(failed: Mark, copy: Stored) -> bool:
 def _failed_try(producer: ClientStart, copy: Stored) -> Mark | None:
     """The one line of a try that failed, whose time less its duration is when the copy was born, for its queue."""
     fitting = [
-        mark for mark in producer.marks
-        if mark.what == "tried_again" and mark.said["then"] == "resend at once" and mark.said["queue"] == copy.queue
+        mark for mark in producer.marks_of("tried_again")
+        if mark.said["then"] == "resend at once" and mark.said["queue"] == copy.queue
         and -NEAR_MS <= mark.at_us // MS - mark.said["cost_ms"] - copy.born_ms <= NEAR_MS
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
