@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from consumer_cluster import Servers, held, servers, until, until_no_more_is_held_than
-from dejamq import Admin, ClientClosed, Message, MessageModel, PushConsumer, ReceivedMessage
+from dejamq import Admin, ClientClosed, ConsumeFrom, Message, MessageModel, PushConsumer, ReceivedMessage
 from lite_cluster import poll_count, subscribed
 
 ROUNDS = 200
@@ -34,8 +34,9 @@ async def one_round(here: Servers, number: int) -> None:
         if int(message.body) == number:
             got.set()
 
-    model = MessageModel.BROADCASTING if number % 7 == 6 else MessageModel.CLUSTERING
-    consumer = here.consumer(f"g{number % 3}", ordered=number % 3 == 2, model=model, max_concurrency=3)
+    # a member that broadcasts and has no file yet begins at the end that it finds, which may be behind this message
+    first = {"model": MessageModel.BROADCASTING, "consume_from": ConsumeFrom.FIRST_OFFSET} if number % 7 == 6 else {}
+    consumer = here.consumer(f"g{number % 3}", ordered=number % 3 == 2, max_concurrency=3, **first)
     consumer.subscribe("orders", plain if number % 5 == 4 else handler)
     async with here.producer() as producer, consumer:
         await producer.send(Message("orders", b"%d" % number))
