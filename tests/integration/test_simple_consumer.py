@@ -15,7 +15,7 @@ async def test_an_acknowledged_message_does_not_come_again_and_another_does_in_t
     async with servers(tmp_path) as here:
         await here.send("kept", "lost")
         async with simple(here) as consumer:
-            first = await received(consumer, lambda found: len(found) == 2, invisible_ms=1_000)
+            first = await received(consumer, lambda found: len(found) == 2, invisible_ms=3_000)
             await consumer.ack(*(message for message in first if message.body == b"kept"))
             (again,) = await received(consumer, len)
             assert (again.body, again.topic, again.reconsume_times) == (b"lost", "orders", 1)
@@ -41,7 +41,7 @@ async def test_members_of_a_group_never_have_the_same_message_at_the_same_time(t
         wanted = [f"{number:03}" for number in range(200)]
         await here.send(*wanted)
         async with simple(here) as one, simple(here) as two:
-            asked = (each.receive(timeout_ms=1_000) for each in (one, two) for _ in range(5))
+            asked = (each.receive(timeout_ms=3_000) for each in (one, two) for _ in range(5))
             found = await asyncio.gather(*asked)
             assert bodies([message for messages in found for message in messages]) == wanted
 

@@ -212,7 +212,7 @@ async def test_what_a_worker_cannot_read_or_does_not_know_goes_to_one_that_does(
 
 async def test_a_task_that_takes_longer_than_its_time_is_renewed_and_executed_once(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
-        broker, started = task_broker(here, invisible_ms=1_000), list[str]()
+        broker, started = task_broker(here, invisible_ms=3_000), list[str]()
 
         @broker.task
         async def count() -> None:
@@ -265,7 +265,7 @@ class Broken(TaskiqMiddleware):
 
 async def test_a_task_whose_middleware_fails_comes_again_when_its_time_is_over(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
-        broker, attempts = task_broker(here, invisible_ms=1_000), list[int]()
+        broker, attempts = task_broker(here, invisible_ms=3_000), list[int]()
         broker.add_middlewares(Broken())
 
         @broker.task
@@ -281,7 +281,7 @@ async def test_a_task_whose_middleware_fails_comes_again_when_its_time_is_over(t
 
 async def test_a_task_that_acknowledges_by_itself_comes_again_where_it_did_not(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
-        broker, attempts = task_broker(here, invisible_ms=1_000), list[int]()
+        broker, attempts = task_broker(here, invisible_ms=3_000), list[int]()
 
         @broker.task(ack_type="manual")
         async def note(context: Context = CONTEXT) -> None:
