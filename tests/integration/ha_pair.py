@@ -40,6 +40,18 @@ async def a_pair(directory: Path, **settings: Any) -> AsyncIterator[tuple[Broker
 
 
 @asynccontextmanager
+async def a_pair_with_topic(directory: Path, topic: str) -> AsyncIterator[tuple[Broker, Broker]]:
+    """The slave copies the master's tables all the time. Each takes the place of its own, whenever it comes."""
+    async with (
+        a_master(directory) as master,
+        a_slave(directory, master.address, slave_sync_interval_ms=200) as slave,
+    ):
+        await following(slave)
+        await knows_topic(master, slave, topic)
+        yield master, slave
+
+
+@asynccontextmanager
 async def a_link(target: str) -> AsyncIterator[Relay]:
     """What a slave takes for its master."""
     relay = Relay(lambda: target)
@@ -57,6 +69,12 @@ async def following(slave: Broker) -> None:
 def told(broker: Broker) -> dict[str, str]:
     """What it says of replication."""
     return broker.replication_info()
+
+
+async def knows_topic(master: Broker, slave: Broker, topic: str) -> None:
+    """The slave has it by its master's table, with ``slave_sync_interval_ms`` or when it begins to follow."""
+    master.domain.tables.topics.for_sending(topic, 4)
+    await until(lambda: topic in {config.topic_name for config in slave.domain.tables.topics})
 
 
 async def same(master: Broker, slave: Broker) -> None:

@@ -13,7 +13,19 @@ from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto import admin_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
-from ha_pair import QUICK, a_link, a_master, a_pair, a_slave, following, replica_events, same, send, told
+from ha_pair import (
+    QUICK,
+    a_link,
+    a_master,
+    a_pair,
+    a_pair_with_topic,
+    a_slave,
+    following,
+    replica_events,
+    same,
+    send,
+    told,
+)
 
 
 async def fill(master: Broker, count: int = 300, *, size: int = 3000, seed: int = 0) -> None:
@@ -118,11 +130,9 @@ async def test_what_a_slave_copies_is_changed_at_its_master_only(tmp_path: Path,
 
 
 async def test_messages_are_read_at_a_slave_and_offsets_kept_there(tmp_path: Path) -> None:
-    async with a_pair(tmp_path) as (master, slave):
+    async with a_pair_with_topic(tmp_path, "T") as (master, slave):
         await fill(master)
         await same(master, slave)
-        for broker in (master, slave):  # a table that comes from the master takes the place of the slave's
-            broker.domain.tables.topics.for_sending("T", 4)
         async with Wire(slave.address) as wire, Wire(master.address) as direct:
             found, there = records_of(await wire.pull("T")), records_of(await direct.pull("T"))
             assert [record.body for record in found] == [record.body for record in there] != []
@@ -131,10 +141,13 @@ async def test_messages_are_read_at_a_slave_and_offsets_kept_there(tmp_path: Pat
 
 
 async def test_held_pulls_at_a_slave_are_answered_when_the_master_gets_a_message(tmp_path: Path) -> None:
-    async with a_pair(tmp_path) as (master, slave), Wire(master.address) as wire, Wire(slave.address) as reader:
+    async with (
+        a_pair_with_topic(tmp_path, "T") as (master, slave),
+        Wire(master.address) as wire,
+        Wire(slave.address) as reader,
+    ):
         await send(wire)
         await same(master, slave)
-        slave.domain.tables.topics.for_sending("T", 4)
         stream = reader.pull_stream()
         await stream.write(reader.pull_request("T", 1, suspend_ms=9000))
         await send(wire)

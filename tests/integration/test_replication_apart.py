@@ -14,7 +14,7 @@ from dejamq_broker.store import SlaveStore
 from dejamq_broker.store.files.mapped_file import MappedFile
 from dejamq_broker.store.log.commit_log import CommitLog
 from dejamq_lab.cluster.ports import held_ports
-from ha_pair import QUICK, a_master, a_pair, a_slave, replica_events, same, send, told
+from ha_pair import QUICK, a_master, a_pair, a_slave, knows_topic, replica_events, same, send, told
 
 
 def log_of(directory: Path) -> bytes:
@@ -67,12 +67,12 @@ async def test_a_slave_that_runs_gives_up_what_its_restarted_master_lost(tmp_pat
         address = f"127.0.0.1:{port}"
         async with (
             a_master(tmp_path, listen=address) as master,
-            a_slave(tmp_path, address, ha_full_copy=True) as slave,
+            a_slave(tmp_path, address, ha_full_copy=True, slave_sync_interval_ms=200) as slave,
             Wire(slave.address) as reader,
         ):
             await fill(master)
             await same(master, slave)
-            slave.domain.tables.topics.for_sending("T", 4)
+            await knows_topic(master, slave, "T")
             await reader.pull("T")
             await master.close()
             place = lose_tail(tmp_path / "master", 0.5)
