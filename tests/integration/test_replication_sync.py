@@ -12,6 +12,7 @@ import pytest
 from broker_wire import SMALL, Wire, records_of, until
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import SYNC_MASTER
+from dejamq_broker.doors.v1.replication import MasterLink
 from dejamq_broker.store import SYNC_FLUSH
 from dejamq_broker.store.log import sync
 from dejamq_lab.cluster.relay import UP
@@ -170,3 +171,24 @@ async def test_a_master_that_closes_gives_its_slaves_what_it_has(tmp_path: Path)
         await master.close()
         assert slave.domain.store.log_max == end
         assert told(slave)["followingTrouble"] or told(slave)["following"] == "true"
+
+
+async def test_a_master_that_closes_waits_until_its_slave_has_said_what_it_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer to a stream that has ended breaks it, and the slave would lose the slices that it had not read."""
+    report = MasterLink.report
+
+    async def slowly(link: MasterLink, log_offset: int) -> None:
+        await asyncio.sleep(0.2)
+        await report(link, log_offset)
+
+    async with a_master(tmp_path) as master, a_slave(tmp_path, master.address) as slave:
+        await following(slave)
+        monkeypatch.setattr(MasterLink, "report", slowly)
+        async with Wire(master.address) as wire:
+            for _ in range(3):
+                await send(wire, 10)
+            end = master.domain.store.log_max
+        await master.close()
+        assert slave.domain.store.log_max == end

@@ -299,8 +299,9 @@ class Feed:
     async def next(self) -> LogSlice | None:
         """The next slice as soon as there is one; at first, and after a while without one, a sign of life.
 
-        None when the master closes. Raises the DejamqError with which the stream was ended meanwhile. Bytes that may
-        have left memory are read beside the loop: a slave that is far behind disturbs no append.
+        None when the master closes and the slave has all that was sent. Raises the DejamqError with which the stream
+        was ended meanwhile. Bytes that may have left memory are read beside the loop: a slave that is far behind
+        disturbs no append.
         """
         replication = self._replication
         while True:
@@ -309,7 +310,8 @@ class Feed:
             data = await self._read()
             if len(data) or not self._greeted:
                 break
-            if replication.closing.is_set():
+            # a stream that ends takes what is under way with it, as the slave fails to answer the slices before
+            if replication.closing.is_set() and self.position.acknowledged >= self.sent:
                 return None
             await replication.idle(self)
             if not self.more.is_set():
@@ -324,6 +326,8 @@ class Feed:
     def acknowledged(self, log_offset: int) -> None:
         """Raises DejamqError for a position that cannot be."""
         self._replication.acknowledge(self, log_offset)
+        if self._replication.closing.is_set():
+            self.more.set()
         now = asyncio.get_running_loop().time()
         if (now - self._noted) * 1000 >= NOTED_MS:
             self._noted = now
