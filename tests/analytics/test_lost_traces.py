@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dejamq_analytics.evidence import lack, polled, server_logs
 from dejamq_analytics.evidence.brokers import Brokers
-from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage
 from dejamq_analytics.evidence.clients import ClientStarts
 from dejamq_analytics.evidence.lack import Shown, Untraced, untraced
 from dejamq_analytics.evidence.mark import SECOND, Mark, PropertyFilters, QueueName, Reset
@@ -32,6 +33,13 @@ RESET = (
 )
 
 
+def had_queue(member: ClientStart, opened: Mark | None, told: Iterable[tuple[int, int]]) -> None:
+    """A member had the queue, and told these offsets at these seconds."""
+    hold = member.open("billing", QUEUE, opened)
+    for at_s, value in told:
+        hold.persist(at_s * SECOND, value)
+
+
 def stored(offset: int, **facts: str) -> Stored:
     return Stored(QUEUE, offset, offset, f"k{offset}", 0, "", "broker-a", 0, 0, facts=tuple(sorted(facts.items())))
 
@@ -53,7 +61,7 @@ def lost(
     member.has.add("trace")
     member.skew_ms = skew_ms
     opened = None if opened_s is None else Mark(opened_s * SECOND, 1, "", "", "opened", {})
-    member.holds.append(Hold(1, "billing", QUEUE, opened, persisted=[(at * SECOND, value) for at, value in told]))
+    had_queue(member, opened, told)
     said = {"group": "billing"}
     by_offset = {one.queue_offset: one for one in records}
     given = [
@@ -180,7 +188,7 @@ def test_what_a_group_told_of_counts_from_its_first_trace_on() -> None:
     some = [stored(offset) for offset in range(3)]
     records.by_key.update({one.unique_key: [one] for one in some})
     member.has.add("trace")
-    member.holds.append(Hold(1, "billing", QUEUE, None, persisted=[(9 * SECOND, 3), (14 * SECOND, 3)]))
+    had_queue(member, None, [(9, 3), (14, 3)])
     given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", {"group": "billing"}), 1, member, some[0])]
     assert untraced([member], given, records) == [Untraced("the members of billing", 2, QUEUE, 1)]
 
@@ -197,7 +205,7 @@ def test_what_was_stored_after_a_member_had_the_queue_was_given_to_it(
     member.has.add("trace")
     member.skew_ms = skew_ms
     opened = Mark(opened_s * SECOND, 1, "", "", "opened", {})
-    member.holds.append(Hold(1, "billing", QUEUE, opened, persisted=[(9 * SECOND, 3), (14 * SECOND, 3)]))
+    had_queue(member, opened, [(9, 3), (14, 3)])
     given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", {"group": "billing"}), 1, member, elsewhere)]
     assert [one.messages for one in untraced([member], given, records)] == messages
 

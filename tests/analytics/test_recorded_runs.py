@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage
 from dejamq_analytics.evidence.lack import Untraced, untraced
 from dejamq_analytics.evidence.mark import Mark, QueueName
 from dejamq_analytics.evidence.stored import Records, Stored
@@ -271,7 +271,9 @@ def test_a_tag_that_a_group_leaves_out_is_no_lost_trace() -> None:
     ]
     records, member = Records(), ClientStart("c", "billing-1", "10.0.0.1@1#2")
     member.has.add("trace")
-    member.holds.append(Hold(1, "billing", queue, None, persisted=[(1, 0), (2, 4)]))
+    hold = member.open("billing", queue, None)
+    hold.persist(1, 0)
+    hold.persist(2, 4)
     records.by_key.update({one.unique_key: [one] for one in tagged})
     said = {"group": "billing"}
     given = [GivenMessage(Mark(1, 1, "", "", "entered", said), 1, member, one) for one in (tagged[0], tagged[3])]

@@ -70,13 +70,13 @@ class ClientStarts:
         told = re.search(r"@(\d+)(?:#|$)", client_id)
         client.pid = mark.pid or (told[1] if told else "")
         self._ids[mark.host, mark.pid][client_id] = client
-        if client.pid:
-            self._of_pid[int(client.pid) % PIDS].append(client)
         return self._add(client)
 
     def _add(self, client: ClientStart) -> ClientStart:
         self.by_key[client.key] = client
         self._of_id[client.client_id].append(client)
+        if client.pid:
+            self._of_pid[int(client.pid) % PIDS].append(client)
         return client
 
     def _learn(self, client: ClientStart, client_id: str) -> None:

@@ -106,7 +106,7 @@ def _worked(client: ClientStart) -> bool:
     """Whether it may have been given something: a queue that it told an offset of was not empty. A member that
     broadcasts keeps its offsets in a file of its own, so nothing speaks against it.
     """
-    return bool(client.broadcasting) or any(value > 0 for hold in client.holds for _, value in hold.persisted)
+    return bool(client.broadcasting) or any(hold.highest > 0 for hold in client.holds)
 
 
 def untraced(
@@ -154,8 +154,7 @@ def _first_after(client: ClientStart, hold: Hold, records: Sequence[Stored]) -> 
         return []
     open_us = hold.opened.at_us + hold.opened.within_us + SAME_TIME_US
     first = bisect_right(records, open_us, key=lambda one: one.stored_ms * MS)
-    last = max(value for _, value in hold.persisted)
-    return [one.queue_offset for one in records[first : first + 1] if one.queue_offset < last]
+    return [one.queue_offset for one in records[first : first + 1] if one.queue_offset < hold.highest]
 
 
 class Absent(NamedTuple):
@@ -222,11 +221,8 @@ def _jumps(
     found: dict[tuple[str, QueueName], list[Span]] = defaultdict(list)
     for reset in resets:
         group, queue, new, latest_us = reset
-        holders = [one for one in clients if any((hold.group, hold.queue) == (group, queue) for hold in one.holds)]
-        told = [
-            act for one in holders for hold in one.holds
-            if (hold.group, hold.queue) == (group, queue) for act in hold.persisted
-        ]  # fmt: skip
+        holders = [one for one in clients if one.holds_of(group, queue)]
+        told = [act for one in holders for hold in one.holds_of(group, queue) for act in hold.persisted]
         had = [
             (one.mark.at_us, one.record.queue_offset + 1) for one in given
             if one.record is not None and (one.mark.said["group"], one.record.queue) == (group, queue)
