@@ -19,6 +19,8 @@ from dejamq_proto.records.record import Record
 from recorded import RECORDED, audited, causes_of, truth_of
 
 TRACED = re.compile(rb"(?:Pub|SubBefore|SubAfter)(?=\x01)")
+REQUEST = {b"Pub": 5, b"SubBefore": 4, b"SubAfter": 1}
+"""The field of a trace record that those of one list have in common: a client sends these together."""
 SERVER_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 GO_TIME = re.compile(r'time="([^"]+)"')
 LEVEL = re.compile(r"(?:^\S+ \S+ |level=)(INFO|WARN|ERROR|info|warning|error)\b")
@@ -66,9 +68,25 @@ def random_loss(folder: Path, chance: random.Random) -> Loss:
     if kind == "level":
         return _above(machine, chance.choice([*HIGHEST]))
     seed = chance.randrange(1 << 32)
-    if kind in ("store", "traces"):
-        return Loss(f"some of the {kind}, {seed}", lambda run: _of_store(run, kind, random.Random(seed)))
-    return Loss(f"{kind} of {log}, {seed}", lambda run: _of_log(run / log, kind, random.Random(seed)))
+    return _some_of_store(kind, seed) if kind in ("store", "traces") else _some_of_log(kind, log, seed)
+
+
+def loss_of(what: str) -> Loss:
+    """The one with these words, as ``Loss.what`` has them."""
+    some: dict[str, Callable[..., Loss]] = {
+        r"file (\S+)": _without_file,
+        r"machine (\S+)": _without_machine,
+        r"time (\d+)-(\d+) of (\S+)": lambda begin, end, machine: _without_time(
+            "" if machine == "all" else machine, (int(begin), int(end))
+        ),
+        r"below (\S+) of (\S+)": lambda level, machine: _above(machine, level),
+        r"some of the (\S+), (\d+)": lambda kind, seed: _some_of_store(kind, int(seed)),
+        r"(\w+) of (\S+), (\d+)": lambda kind, log, seed: _some_of_log(kind, log, int(seed)),
+    }
+    for pattern, made in some.items():
+        if found := re.fullmatch(pattern, what):
+            return made(*found.groups())
+    raise ValueError(f"no loss has the words {what!r}")
 
 
 @lru_cache
@@ -150,6 +168,14 @@ def _without_time(machine: str, span: Span) -> Loss:
     return Loss(f"time {span[0]}-{span[1]} of {machine or 'all'}", take)
 
 
+def _some_of_store(kind: str, seed: int) -> Loss:
+    return Loss(f"some of the {kind}, {seed}", lambda run: _of_store(run, kind, random.Random(seed)))
+
+
+def _some_of_log(kind: str, log: str, seed: int) -> Loss:
+    return Loss(f"{kind} of {log}, {seed}", lambda run: _of_log(run / log, kind, random.Random(seed)))
+
+
 def _of_store(run: Path, kind: str, chance: random.Random) -> None:
     for store in _stores(run)[:1]:
         if kind == "store":
@@ -170,11 +196,20 @@ def _of_log(log: Path, kind: str, chance: random.Random) -> None:
 
 
 def without_traces(log: Path, of: Callable[[Record], bool], lost: Callable[[], bool] = lambda: True) -> None:
-    """Trace records that are lost get a name that nobody knows, in messages ``of`` some time."""
+    """Trace records that are lost get a name that nobody knows, in messages ``of`` some time. Those of a list that a
+    handler was given are lost together.
+    """
     data, at = bytearray(log.read_bytes()), 0
+    lists: dict[tuple[bytes, bytes], bool] = {}
+
+    def renamed(found: re.Match[bytes]) -> bytes:
+        kind, fields = found[0], found.string[found.start() :].split(b"\x01", REQUEST[found[0]] + 1)
+        gone = lists.setdefault((kind, fields[REQUEST[kind]]), lost())
+        return b"x" + kind[1:] if gone else kind
+
     for record, size in scan(log):
         if record.topic == "RMQ_SYS_TRACE_TOPIC" and of(record):
-            body = TRACED.sub(lambda one: b"x" + one[0][1:] if lost() else one[0], record.body)
+            body = TRACED.sub(renamed, record.body)
             start = data.index(record.body, at)
             data[start : start + len(body)] = body
             data[at + 8 : at + 12] = (crc32(body) & 0x7FFFFFFF).to_bytes(4, "big")

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from less_evidence import Loss, random_loss, single_losses, wrong
+from less_evidence import Loss, loss_of, random_loss, single_losses, wrong
 from recorded import NAMES, RECORDED
 
 
@@ -22,7 +22,11 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=10, metavar="N", help="combinations a run (10)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--no-single", action="store_true", help="combinations only")
+    parser.add_argument("--without", action="append", metavar="LOSS", help="this one only, in the words of a report")
     options = parser.parse_args()
+    if options.without:
+        wrong_ones = [name for name in options.names if tell(name, [loss_of(one) for one in options.without])]
+        return 1 if wrong_ones else 0
     print(f"seed {options.seed}", flush=True)
     counts: Counter[str] = Counter()
     for name in options.names:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_analytics.evidence import lack, polled, server_logs
+from dejamq_analytics.evidence import polled, server_logs
 from dejamq_analytics.evidence.brokers import Brokers
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage
 from dejamq_analytics.evidence.clients import ClientStarts
-from dejamq_analytics.evidence.lack import Shown, Untraced, untraced
 from dejamq_analytics.evidence.mark import SECOND, Mark, PropertyFilters, QueueName, Reset
 from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import Line
+from dejamq_analytics.evidence.untraced import NOTHING_SHOWN, Shown, Untraced, find
 from dejamq_analytics.report.evidence_scope import EvidenceVerdict
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_proto.records.record import Record, encode, encode_properties
@@ -48,7 +48,7 @@ def lost(
     records: list[Stored],
     traced: list[int],
     told: list[tuple[int, int]],
-    shown: Shown = lack.NOTHING_SHOWN,
+    shown: Shown = NOTHING_SHOWN,
     skew_ms: int | None = None,
     opened_s: int | None = None,
 ) -> list[int]:
@@ -68,8 +68,8 @@ def lost(
         GivenMessage(Mark((at + 10 * (offset > 5)) * SECOND, 1, "", "", "entered", said), at, member, by_offset[offset])
         for at, offset in enumerate(traced, 1)
     ]  # fmt: skip
-    found: list[Untraced] = untraced([member], given, stores, shown)
-    return [one.messages for one in found if one.who == "billing-1"]
+    found: list[Untraced] = find([member], given, stores, shown)
+    return [one.messages for one in found if one.who == "billing-1" and one.messages]
 
 
 def filters(expression: str = "region = 'EU'") -> Shown:
@@ -190,7 +190,7 @@ def test_what_a_group_told_of_counts_from_its_first_trace_on() -> None:
     member.has.add("trace")
     had_queue(member, None, [(9, 3), (14, 3)])
     given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", {"group": "billing"}), 1, member, some[0])]
-    assert untraced([member], given, records) == [Untraced("the members of billing", 2, QUEUE, 1)]
+    assert find([member], given, records) == [Untraced("the members of billing", 2, QUEUE, 1)]
 
 
 @pytest.mark.parametrize(("opened_s", "skew_ms", "messages"), [(2, None, [1]), (3, None, []), (2, 5000, [])])
@@ -207,7 +207,7 @@ def test_what_was_stored_after_a_member_had_the_queue_was_given_to_it(
     opened = Mark(opened_s * SECOND, 1, "", "", "opened", {})
     had_queue(member, opened, [(9, 3), (14, 3)])
     given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", {"group": "billing"}), 1, member, elsewhere)]
-    assert [one.messages for one in untraced([member], given, records)] == messages
+    assert [one.messages for one in find([member], given, records)] == messages
 
 
 def test_a_store_that_was_cut_off_after_the_orders_leaves_the_verdict_open(tmp_path: Path) -> None:
@@ -221,3 +221,50 @@ def test_a_store_that_was_cut_off_after_the_orders_leaves_the_verdict_open(tmp_p
 def test_what_was_stored_behind_the_last_offset_that_a_member_told_is_no_lost_trace() -> None:
     records = [stored(offset)._replace(stored_ms=20_000 if offset > 2 else 0) for offset in range(5)]
     assert lost(records, [0], [(9, 1)], opened_s=2) == []
+
+
+Told = list[tuple[int, int]]
+
+
+def maybe(told: dict[str, Told], traced: list[int], opened_s: dict[str, int]) -> list[tuple[str, int]]:
+    """Members that may have had a message, with its offset: each told these offsets of its only queue, which it had
+    from second 3 on or from ``opened_s``. The first member was given what is traced, of three messages.
+    """
+    records, some = Records(), [stored(offset) for offset in range(3)]
+    records.by_key.update({one.unique_key: [one] for one in some})
+    members = [ClientStart(name, name, f"10.0.0.1@{number}#2") for number, name in enumerate(told)]
+    for member in members:
+        member.has.add("trace")
+        had_queue(member, Mark(opened_s.get(member.name, 3) * SECOND, 1, "", "", "opened", {}), told[member.name])
+    said = {"group": "billing"}
+    given = [
+        GivenMessage(Mark(4 * SECOND, 1, "", "", "entered", said), at, members[0], some[at]) for at in traced
+    ]  # fmt: skip
+    return [(one.who, one.offset) for one in find(members, given, records) if not one.messages]
+
+
+def test_a_member_may_have_had_the_message_at_which_its_queue_stood() -> None:
+    """As RocketMQ tells the lowest offset whose handler has not ended. Nothing lies at the end of a queue."""
+    assert maybe({"a": [(9, 0)], "b": [(20, 2)]}, [0, 1, 2], {"b": 12}) == [("b", 2)]
+    assert maybe({"a": [(9, 3)]}, [0, 1, 2], {}) == []
+
+
+def test_a_member_that_told_nothing_may_have_had_what_the_one_before_it_told_last() -> None:
+    assert maybe({"a": [(9, 1)], "b": []}, [0, 1, 2], {"b": 12}) == [("b", 1)]
+
+
+def test_where_nobody_told_an_offset_a_member_may_have_had_the_lowest_message_that_the_group_had() -> None:
+    assert maybe({"a": [], "b": []}, [1, 2], {}) == [("b", 1)]
+
+
+def test_a_member_had_what_lies_between_the_offset_told_before_it_came_and_those_that_it_told() -> None:
+    records, some = Records(), [stored(offset) for offset in range(4)]
+    records.by_key.update({one.unique_key: [one] for one in some})
+    former, later = ClientStart("a", "a", "10.0.0.1@1#2"), ClientStart("b", "b", "10.0.0.1@2#2")
+    for member in (former, later):
+        member.has.add("trace")
+    had_queue(former, Mark(0, 1, "", "", "opened", {}), [(5, 1)])
+    had_queue(later, Mark(9 * SECOND, 1, "", "", "opened", {}), [(20, 4)])
+    said = {"group": "billing"}
+    given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", said), at, former, some[at]) for at in range(4)]
+    assert [one for one in find([former, later], given, records) if one.messages] == [Untraced("b", 3, QUEUE, 1)]

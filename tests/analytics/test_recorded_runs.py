@@ -11,17 +11,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage
-from dejamq_analytics.evidence.lack import Untraced, untraced
 from dejamq_analytics.evidence.mark import Mark, QueueName
 from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import layout_of
 from dejamq_analytics.evidence.translate import Reading
+from dejamq_analytics.evidence.untraced import Untraced, find
 from dejamq_analytics.report.evidence_scope import EvidenceVerdict
 from dejamq_analytics.run import Request, run_audit
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_analytics.sources.paths import BadInput
 from dejamq_lab.rocketmq.truth import found_twice
-from less_evidence import Loss, random_loss, single_losses, without_traces, wrong
+from less_evidence import Loss, loss_of, random_loss, single_losses, without_traces, wrong
 from recorded import NAMES, RECORDED, audited, causes_of, truth_of
 
 LIKELY = {"o2": "O2", "o20": "O20", "p3": "P3", "r13": "R13", "r2": "R2"}
@@ -45,6 +45,37 @@ def test_each_duplicate_of_a_recorded_run_has_its_cause(name: str, tmp_path: Pat
 def test_a_run_without_duplicates_is_clean(tmp_path: Path) -> None:
     verdict, findings = audited(RECORDED / "healthy", tmp_path)
     assert (verdict.verdict, findings) == ("clean", [])
+
+
+def without_lines(log: Path, unwanted: str) -> None:
+    """Take out the lines that this pattern fits."""
+    lines = log.read_text().splitlines(keepends=True)
+    left = [line for line in lines if not re.search(unwanted, line)]
+    assert len(left) < len(lines)
+    log.write_text("".join(left))
+
+
+@pytest.mark.parametrize(("file", "unwanted", "said"), [
+    ("billing-2/rocketmq_client.log", "a new client Instance|start beginning", "the begin of the log of billing-2"),
+    ("billing-2/rocketmq_client.log", "the client factory .* shutdown OK", "the end of the log of billing-2"),
+    ("billing-2/rocketmq_client.log", " INFO | WARN ", "lines of use in the client's log of machine billing-2"),
+    ("broker-a/logs/broker.log", "new consumer connected", "broker.log of the time when billing-2"),
+])  # fmt: skip
+def test_a_run_is_clean_only_where_logs_tell_all_of_each_members_time(
+    file: str, unwanted: str, said: str, tmp_path: Path
+) -> None:
+    shutil.copytree(RECORDED / "healthy", tmp_path / "run")
+    without_lines(tmp_path / "run" / file, unwanted)
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert verdict.verdict == "undetermined"
+    assert isinstance(verdict, EvidenceVerdict)
+    assert any(lack.startswith(said) for lack in verdict.evidence.lacking), verdict.evidence.lacking
+
+
+def test_a_run_is_not_clean_where_a_broker_tells_of_a_member_that_left_nothing(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "healthy", tmp_path / "run", ignore=shutil.ignore_patterns("billing-2"))
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert verdict.verdict == "undetermined"
 
 
 def test_a_finding_says_from_which_line_of_which_file_it_comes(tmp_path: Path) -> None:
@@ -229,11 +260,45 @@ def test_spark_tells_of_a_recorded_run_what_duckdb_tells(tmp_path: Path) -> None
     assert told[0] == told[1]
 
 
-def test_less_evidence_never_makes_a_verdict_wrong(tmp_path: Path, chance: random.Random) -> None:
-    """Of some runs, others each time; ``prove_less_evidence.py`` takes all, and each single loss."""
-    for name in chance.sample(NAMES, 4):
-        losses = [random_loss(RECORDED / name, chance) for _ in range(chance.randint(1, 3))]
-        assert wrong(name, losses, tmp_path / name) == [], (name, [loss.what for loss in losses])
+FOUND = [
+    ("r9", ["middle of broker-a/logs/filter.log, 1138120409"]),
+    ("r10", ["end of broker-a/logs/filter.log, 2156635513"]),
+    ("r10", ["begin of broker-a/logs/store.log, 15907973"]),
+    ("o1_alone", ["some of the store, 831987945", "below ERROR of billing-2"]),
+    ("o9_client4", ["end of billing-2/rocketmq_client.log, 977950886", "some of the traces, 1073898744"]),
+    ("o9_client4", ["machine billing-2", "some of the traces, 580036942", "below WARN of billing-2"]),
+    ("b13", ["time 1795796068125-1795796097250 of all", "time 1795796097250-1795796126375 of all"]),
+    ("o3", ["time 1795784243375-1795784261250 of all", "time 1795784225500-1795784243375 of all"]),
+    ("o1_go", ["time 1795785559875-1795785575250 of all", "file billing-2/rocketmq-go.log"]),
+    ("o10", ["lines of billing-2/rocketmq_client.log, 1381461358", "some of the store, 817200113"]),
+    ("o8", ["some of the store, 4197162949", "begin of billing-2/rocketmq_client.log, 78017500"]),
+    ("o8", ["some of the traces, 3046937373", "lines of billing-1/rocketmq_client.log, 2673629513"]),
+    ("p8", ["below WARN of billing-1", "some of the store, 2553521427"]),
+    ("o9", ["some of the traces, 571697827"]),
+    ("r9", ["some of the traces, 3722640310"]),
+    ("o2", ["some of the store, 2811415840", "middle of billing-2/rocketmq_client.log, 1032775987"]),
+    ("o10", ["end of billing-1/rocketmq_client.log, 3845801398"]),
+    ("o10", ["some of the traces, 626843697"]),
+    ("r6", ["time 1795798413500-1795798433625 of all"]),
+    ("p1", ["end of billing-1/rocketmq_client.log, 3021215559"]),
+    ("p3", ["middle of billing-1/rocketmq_client.log, 2048016878"]),
+    ("p3", ["machine billing-1", "file broker-a/store/commitlog/00000000000000000000"]),
+]
+"""Losses after which an audit once said something wrong. ``prove_less_evidence.py`` finds such."""
+
+
+@pytest.mark.parametrize(("name", "losses"), FOUND)
+def test_a_loss_that_once_made_an_audit_wrong_does_not_any_more(name: str, losses: list[str], tmp_path: Path) -> None:
+    assert wrong(name, [loss_of(one) for one in losses], tmp_path) == []
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_less_evidence_never_makes_a_verdict_wrong(number: int, tmp_path: Path) -> None:
+    """Of one run, the same each time; ``prove_less_evidence.py`` takes all, others each time, and each single loss."""
+    chance = random.Random(number)
+    name = chance.choice(NAMES)
+    losses = [random_loss(RECORDED / name, chance) for _ in range(chance.randint(1, 3))]
+    assert wrong(name, losses, tmp_path) == [], (name, [loss.what for loss in losses])
 
 
 def test_deliveries_of_a_message_with_two_copies_are_not_of_the_one_in_a_store_that_ends_too_early(
@@ -277,6 +342,6 @@ def test_a_tag_that_a_group_leaves_out_is_no_lost_trace() -> None:
     records.by_key.update({one.unique_key: [one] for one in tagged})
     said = {"group": "billing"}
     given = [GivenMessage(Mark(1, 1, "", "", "entered", said), 1, member, one) for one in (tagged[0], tagged[3])]
-    assert untraced([member], given, records) == [
+    assert find([member], given, records) == [
         Untraced("billing-1", 1, queue, 2), Untraced("the members of billing", 1, queue, 2)
     ]  # fmt: skip

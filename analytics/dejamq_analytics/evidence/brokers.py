@@ -210,7 +210,7 @@ class Brokers:
                 told["client_boot_id"] = ""
 
     def polled(self, marks: Iterable[Mark]) -> None:
-        """Offsets that a broker had at a moment: it had taken them from the client that had told them last."""
+        """Offsets that a broker had at a moment: it had taken them from the only client that may have told them."""
         told = self._first_told()
         for mark in (*marks, *self._seen):
             name = mark.said["broker"] or self._hosts.get(mark.host, "")
@@ -222,12 +222,23 @@ class Brokers:
             for (topic, group, queue_id), value in mark.said["offsets"].items():
                 queue = QueueName(topic, name, queue_id)
                 tellers = [
-                    self._clients.by_key[key]
+                    (at_us, self._clients.by_key[key])
                     for key, at_us in told.get((group, queue, value), {}).items()
                     if at_us <= mark.at_us
                 ]
-                if len(tellers) == 1:
-                    self._set_by(self.at(name, mark.at_us), mark, group, queue, -1, value, "oneway", tellers[0])
+                if len(tellers) == 1 and not self._had_it_too(*tellers[0], group, queue, mark.at_us):
+                    self._set_by(self.at(name, mark.at_us), mark, group, queue, -1, value, "oneway", tellers[0][1])
+
+    def _had_it_too(self, told_us: int, teller: ClientStart, group: str, queue: QueueName, at_us: int) -> bool:
+        """Whether another member had the queue between the two moments, and its log has no offset of it."""
+        return any(
+            not hold.persisted
+            and (hold.opened is None or hold.opened.at_us <= at_us)
+            and (hold.ended_us or FOREVER_US) >= told_us
+            for client in self._clients.by_key.values()
+            if client is not teller
+            for hold in client.holds_of(group, queue)
+        )
 
     def _first_told(self) -> dict[tuple[str, QueueName, int], dict[str, int]]:
         """When each client first told each offset, by group, queue and offset."""
@@ -242,7 +253,7 @@ class Brokers:
     def _set(
         self, broker: BrokerStart, name: str, mark: Mark, queue_id: int, old: int, new: int, by: str, client_id: str
     ) -> None:
-        client = self._clients.of_client_id(client_id, mark.at_us)
+        client = self._clients.of_client_id(client_id, mark.at_us + mark.within_us)
         queue = QueueName(mark.said["topic"], name, queue_id)
         told = self._set_by(broker, mark, mark.said["group"], queue, old, new, by, client)
         if by == "reset":
@@ -268,7 +279,7 @@ class Brokers:
 
     def _lock(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         said, queue = mark.said, mark.said["queue"]
-        client = self._clients.of_client_id(said["client_id"], mark.at_us)
+        client = self._clients.of_client_id(said["client_id"], mark.at_us + mark.within_us)
         owner = said.get("owner", "")
         broker.add(
             mark, "LOCK", broker_name=queue.broker_name, group=said["group"], topic=queue.topic,

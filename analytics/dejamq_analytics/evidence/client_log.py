@@ -27,7 +27,8 @@ MESSAGE = re.compile(
 )
 
 PATTERNS: dict[str, str] = {
-    "created": to("Created a new client Instance, InstanceIndex:") + r"\d+, ClientID:(?P<client_id>[^,\s]+)",
+    "created": to("Created a new client Instance, InstanceIndex:") + r"\d+, ClientID:(?P<client_id>[^,\s]+)"
+    rf"(?:{to('persistConsumerOffsetInterval=')}(?P<interval_ms>\d+))?",
     "starting": to(r"the consumer \[") + r"(?P<group>[^\]]+)\] start beginning\. messageModel=(?P<model>\w+)",
     "stopped": to(r"the consumer \[") + r"(?P<group>[^\]]+)\] shutdown OK",
     "closed": to(r"the client factory \[") + r"(?P<client_id>[^\]]+)\] shutdown OK",
@@ -142,7 +143,7 @@ def _said(groups: dict[str, str | None]) -> dict[str, Any]:
     if "messages" in said:
         said["messages"] = [(whole(q), whole(at), whole(times), key) for q, at, times, key in
                             MESSAGE.findall(said["messages"])]  # fmt: skip
-    for name in ("value", "cost_ms", "all_queues", "all_members", "queue_id", "offset"):
+    for name in ("value", "cost_ms", "all_queues", "all_members", "queue_id", "offset", "interval_ms"):
         if name in said:
             said[name] = whole(said[name])
     return said

@@ -75,15 +75,19 @@ def _kept_it(given: GivenMessage) -> bool:
 
 def _elsewhere(some: list[GivenMessage], group: str, fitting: list[Stored], records: Records) -> bool:
     """Whether a record may lie where these members had queues of the topic and no store is there, or one that ends
-    before an offset that they told.
+    before an offset that they told. A member without a log may have had queues of any broker.
     """
     topics, members = {one.queue.topic for one in fitting}, {given.process.key: given.process for given in some}
-    return any(
-        hold.queue.broker_name not in records.brokers or hold.highest > records.end_of(hold.queue)
-        for process in members.values()
-        for hold in process.holds
-        if hold.group == group and hold.queue.topic in topics
-    )
+    for process in members.values():
+        holds = [hold for hold in process.holds if hold.group == group and hold.queue.topic in topics]
+        if not holds and records.absent:
+            return True
+        if any(
+            hold.queue.broker_name not in records.brokers or hold.highest > records.end_of(hold.queue)
+            for hold in holds
+        ):  # fmt: skip
+            return True
+    return False
 
 
 def _give(some: list[GivenMessage], group: str, fitting: list[Stored]) -> None:
@@ -91,7 +95,7 @@ def _give(some: list[GivenMessage], group: str, fitting: list[Stored]) -> None:
     reached = [
         one for one in fitting if any(given.process.hold_at(group, one.queue, given.mark.at_us) for given in some)
     ] or fitting
-    if len(reached) == 1:
+    if len(reached) == 1 and (len(some) == 1 or len(fitting) == 1):  # else a log may lack the queue of another one
         for given in some:
             given.record = reached[0]
     elif len(reached) == len(some) and not _opened_again(some, group, reached):

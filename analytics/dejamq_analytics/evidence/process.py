@@ -1,7 +1,7 @@
 """One process of a foreign cluster: what is known of it, and its journal lines, each with its source."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -84,3 +84,21 @@ class Process:
         with (folder / f"{self.role}-evidence-{self.boot_id}.jsonl").open("wb") as file:
             file.writelines(self._lines())
         sources.writelines(self._sources())
+
+
+BROKER_CHANGES = {"registered": ("+", "register"), "unregistered": ("-", "unregister"), "silent": ("-", "expired")}
+
+
+def name_server(host: str, marks: list[Mark], names: Mapping[str, str]) -> Process:
+    """The name server on one machine: which brokers came and went. ``names`` of brokers by their addresses."""
+    server = Process(f"namesrv:{host}", host, "namesrv")
+    server.has.add("namesrv.log")
+    for mark in marks:
+        if mark.what in BROKER_CHANGES:
+            change, reason = BROKER_CHANGES[mark.what]
+            address = mark.said["address"]
+            server.add(
+                mark, "BROKER", broker_name=names.get(address, address), broker_id=0, address=address, change=change,
+                reason=reason,
+            )  # fmt: skip
+    return server

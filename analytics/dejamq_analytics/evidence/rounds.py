@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from dejamq_analytics.evidence.client import ClientStart, Hold
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
 from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName
 
 ROUND_US = 5 * SECOND
@@ -24,7 +24,7 @@ ENOUGH = 3
 
 def check(client: ClientStart) -> None:
     """Take the log from what there is of the client if it has a hole, or not all of its traces' time."""
-    if "log" in client.has and (_misses_traces(client) or _misses_rounds(client)):
+    if "log" in client.has and (_misses_traces(client) or _misses_rounds(client) or _misses_drops(client)):
         client.has.discard("log")
 
 
@@ -72,29 +72,68 @@ def _interval(every: list[int]) -> int:
     return min(ROUND_US, round(median(gaps))) if len(gaps) >= ENOUGH else ROUND_US
 
 
+def _set_us(client: ClientStart) -> int | None:
+    """The interval that its settings have, as the line of its start says."""
+    said = [mark.said["interval_ms"] * MS for mark in client.marks_of("created") if "interval_ms" in mark.said]
+    return said[0] if said else None
+
+
 def _misses_traces(client: ClientStart) -> bool:
     if not client.marks:
         return True
     first, last = client.marks[0].at_us, client.marks[-1].at_us + FIRST_ROUND_US + ROUND_US
-    return any(not first <= given.mark.at_us <= last for given in client.given)
+    return any(not first <= given.mark.at_us <= last or _through_nothing(given) for given in client.given)
+
+
+def _through_nothing(given: GivenMessage) -> bool:
+    """Whether the log has no line on the queue that the message came through."""
+    return given.record is not None and given.hold is None
 
 
 def _misses_rounds(client: ClientStart) -> bool:
     """Between two rounds is too much time, or a queue that it had is not in each round."""
     every = rounds(client)
     gaps = [*pairwise(every)]
-    usual = median(after - before for before, after in gaps) if len(gaps) >= ENOUGH else ROUND_US
-    for before, after in pairwise([*every, *_held_until(client, every)]):
+    usual = median(after - before for before, after in gaps) if len(gaps) >= ENOUGH else _set_us(client) or ROUND_US
+    known = [*_first_due(client, every), *every]
+    for before, after in pairwise([*known, *_held_until(client, known)]):
         if after - before > usual * LATE and not _stood_still(client, before, after):
             return True
     return any(_skips(hold, every) for hold in client.holds)
 
 
+def _misses_drops(client: ClientStart) -> bool:
+    """Whether a queue was opened that the client had, as it does not tell that it had dropped it."""
+    had = {(hold.group, hold.queue): client.holds_of(hold.group, hold.queue) for hold in client.holds}
+    return any(hold.ended_us is None for holds in had.values() for hold in holds[:-1])
+
+
+def _first_due(client: ClientStart, every: list[int]) -> list[int]:
+    """When it first had an offset to tell, if that was before it told any: its first round is one interval later."""
+    done = [
+        given.ended.at_us for hold in client.holds for given in hold.entered if given.ended is not None
+        and given.ended.said["success"] and _tells(client, hold)
+    ]  # fmt: skip
+    if not done or _set_us(client) is None:
+        return []
+    due = max(min(done), client.marks[0].at_us + FIRST_ROUND_US - ROUND_US)
+    return [due] if not every or due < every[0] else []
+
+
 def _held_until(client: ClientStart, every: list[int]) -> list[int]:
     """The last moment at which it had a queue that it tells of: until then it had to tell."""
     last = client.marks[-1].at_us if client.marks else 0
-    until = [last if hold.ended_us is None else hold.ended_us for hold in client.holds if hold.persisted]
+    until = [
+        last if hold.ended_us is None else hold.ended_us
+        for hold in client.holds
+        if hold.persisted or (hold.entered and _tells(client, hold))
+    ]
     return [at for at in (max(until, default=0),) if every and at > every[-1]]
+
+
+def _tells(client: ClientStart, hold: Hold) -> bool:
+    """A member of a group that broadcasts writes its offsets into a file."""
+    return hold.group not in client.broadcasting
 
 
 def _stood_still(client: ClientStart, before: int, after: int) -> bool:

@@ -93,6 +93,8 @@ class Records:
         self.hosts: dict[str, set[str]] = defaultdict(set)
         self.brokers: set[str] = set()
         """Names of brokers whose stores these are."""
+        self.absent: set[str] = set()
+        """Names of brokers that logs tell of and whose stores are not here."""
         self._ends: dict[QueueName, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -164,6 +166,7 @@ class Records:
     def named(self, names: dict[str, str]) -> None:
         """Give brokers their names, by the addresses that records have."""
         self.brokers = {names.get(host, store) for store, hosts in self.hosts.items() for host in hosts}
+        self.absent = set(names.values()) - self.brokers
         for records in (*self.by_key.values(), *self.waiting.values(), *self.halves.values()):
             records[:] = [
                 one._replace(queue=one.queue._replace(broker_name=names.get(one.store_host, one.store)))

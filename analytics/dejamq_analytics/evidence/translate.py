@@ -15,20 +15,20 @@ from dejamq_analytics.evidence import (
     go_log,
     held,
     lack,
-    name_servers,
     offset_files,
     polled,
     rounds,
     sends,
     server_logs,
     trace,
+    untraced,
 )
 from dejamq_analytics.evidence.brokers import Brokers
 from dejamq_analytics.evidence.client import ClientStart
 from dejamq_analytics.evidence.clients import ClientStarts
 from dejamq_analytics.evidence.found import Found
 from dejamq_analytics.evidence.mark import Mark, PropertyFilters
-from dejamq_analytics.evidence.process import Process
+from dejamq_analytics.evidence.process import BROKER_CHANGES, Process, name_server
 from dejamq_analytics.evidence.stored import Records
 from dejamq_analytics.evidence.text_lines import LineLayout, Zone, lines_of, raw_lines, zones_of
 from dejamq_analytics.evidence.trace import TraceMessage
@@ -109,8 +109,14 @@ def translate(reading: Reading, into: Path) -> Evidence:
         raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
     filled = {shown.get(store, store): bool(records.counted[store]) for store in stores}
     joined = [mark.said for some in marks.server.values() for mark in some if mark.what == "joined"]
-    broadcasting = {said["group"] for said in joined if said["model"] == "BROADCASTING"}
-    lacking, blind = lack.of(every, filled, lost, broadcasting=broadcasting, journaled=bool(known.names))
+    members = lack.ToldMembers(
+        frozenset(said["client_id"] for said in joined),
+        frozenset(said["group"] for said in joined if said["model"] == "BROADCASTING"),
+    )
+    mute = {file.host for file in files if file.kind in (found.CLIENT, found.GO)} - {
+        host for host, told in marks.client.items() if told
+    }
+    lacking, blind = lack.of(every, filled, lost, members=members, mute=mute, journaled=bool(known.names))
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 
 
@@ -157,7 +163,7 @@ def _read_log(file: Found, layout: LineLayout | None, zone: Zone | None, marks: 
         marks.filters.learn(told)
         of_name_server = file.path.name.startswith("namesrv")
         for mark in told:
-            there = of_name_server or mark.what in name_servers.CHANGES
+            there = of_name_server or mark.what in BROKER_CHANGES
             (marks.name_servers if there else marks.server)[file.host].append(mark)
     return f"{file.kind}, machine {file.host}, times {_zone(zone)}, {len(told)} lines of use"
 
@@ -169,7 +175,7 @@ def _zone(zone: Zone) -> str:
 
 def _processes(
     marks: _Marks, records: Records, files: Iterable[Found], known: Journaled
-) -> tuple[list[Process], list[lack.Untraced]]:
+) -> tuple[list[Process], list[untraced.Untraced]]:
     """Every step needs the ones before it: who is who, what each had, what each was given, and what that proves.
 
     Beside the processes, what they were given and did not trace.
@@ -206,10 +212,11 @@ def _processes(
     deferred.transactions(traced, records, every, brokers)
     deferred.pops(records, brokers)
     brokers.share_kinds({one.queue.broker_name for some in records.by_key.values() for one in some})
-    servers = [name_servers.of_host(host, told, brokers.names) for host, told in marks.name_servers.items()]
+    servers = [name_server(host, told, brokers.names) for host, told in marks.name_servers.items()]
     own = {*known.names.values()}
     found = [*every.by_key.values(), *(one for one in brokers.every() if one.name not in own), *servers]
-    return found, lack.untraced(every.by_key.values(), given, records, lack.Shown(marks.filters, brokers.resets))
+    shown = untraced.Shown(marks.filters, brokers.resets)
+    return found, untraced.find(every.by_key.values(), given, records, shown)
 
 
 def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Found]) -> None:

@@ -11,13 +11,15 @@ from dejamq_proto.journal.events import Lock
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
-from dejamq_analytics.rules.evidence import line, text
+from dejamq_analytics.rules.evidence import line, text, without_journal
 from dejamq_analytics.rules.history.queues import BUFFERED_US, late_us
 from dejamq_analytics.rules.stage import Stage
 from dejamq_analytics.sources.needs import Needs, every
 
 GRANT = ("wall_us", "seq", "process", "boot_id", "client_boot_id", "client_id", "owner", "age_ms", "life_ms")
 needs = Needs(every(Lock))
+TWO_CLOCKS_US = 2_000_000
+"""Two machines' clocks are taken for right up to this."""
 CAUSES = ("R9", "R10", "R11", "R12")
 
 
@@ -67,20 +69,23 @@ def stages() -> list[Stage]:
     forgot = another & (took["owner"] != held["client_id"]) & (held["boot_id"] != took["boot_id"]) & alive
     kept = both | sf.coalesce(sf.col("first_queue.unlocked.wall_us") > opened_us, sf.lit(True))
     grantors = text("%s did not know the lock that %s had from %s", took["process"], held["client_id"], held["process"])
-    forced, entered_us = sf.col("first_queue.unlocked.forced"), sf.col("second.wall_us")
+    entered_us = sf.col("second.wall_us")
+    before, maybe_before = _gave_back(opened_us)
     gave_up = text("%s gave its lock back while its handler ran", "first.process")
     untold = sf.col("locked") & took.isNull() & may_have_run
     unheld = sf.col("locked") & another & held.isNull() & kept & may_have_run
     in_doubt = (expired & may_have_run) | (forgot & kept & may_have_run)
-    in_doubt |= forced & _may_have_run(entered_us - late_us("second"))
+    in_doubt |= before & _may_have_run(entered_us - late_us("second"))
+    order = text("whether %s gave its lock back before %s had the queue: lock.log", "first.process", "second.process")
     which = text("whether the handler of %s had ended when %s was given the message", "first.process", "second.process")
     return [
         Stage("2", expired & ran_on, "R9", trigger=late),
         Stage("2", forgot & kept & (both | ran_on), "R10", trigger=grantors),
-        Stage("2", forced & _ran_on(entered_us), "R11", trigger=gave_up),
+        Stage("2", before & _ran_on(entered_us), "R11", trigger=gave_up),
         Stage("2", untold, missing=text("no LOCK by which %s opened the queue", "second.process")),
         Stage("2", unheld, missing=text("no LOCK by which %s held the queue", "first.process")),
         Stage("2", in_doubt, missing=which),
+        Stage("2", maybe_before & may_have_run, missing=order),
     ]
 
 
@@ -88,6 +93,22 @@ def taken_over() -> Column:
     """A broker gave the newer owner the lock that it had given the older one, as too old."""
     took = sf.col("lock_took")
     return (took["owner"] != took["client_id"]) & (took["owner"] == sf.col("lock_held.client_id"))
+
+
+def _gave_back(opened_us: Column) -> tuple[Column, Column]:
+    """Whether the older owner gave its lock back by force before the newer one opened the queue: surely, and perhaps.
+
+    Clocks of two machines are right to two seconds. Lines in that order are so for sure where the broker says as well
+    that nobody had the lock.
+    """
+    unlocked, took, held = sf.col("first_queue.unlocked"), sf.col("lock_took"), sf.col("lock_held")
+    foreign = without_journal(sf.col("first_owner")) | without_journal(sf.col("second_owner"))
+    free = sf.coalesce((took["owner"] == "") & (took["boot_id"] == held["boot_id"]), sf.lit(False))
+    apart_us = sf.when(foreign, TWO_CLOCKS_US).otherwise(0)
+    sure_us = unlocked["wall_us"] + sf.when(free, 0).otherwise(apart_us)
+    return unlocked["forced"] & (sure_us <= opened_us), unlocked["forced"] & (
+        unlocked["wall_us"] - apart_us <= opened_us
+    )
 
 
 def _ran_on(moment_us: Column) -> Column:
