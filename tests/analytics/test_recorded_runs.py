@@ -269,6 +269,7 @@ FOUND = [
     ("o9_client4", ["machine billing-2", "some of the traces, 580036942", "below WARN of billing-2"]),
     ("b13", ["time 1795796068125-1795796097250 of all", "time 1795796097250-1795796126375 of all"]),
     ("o3", ["time 1795784243375-1795784261250 of all", "time 1795784225500-1795784243375 of all"]),
+    ("o1_go", ["time 1795785544500-1795785559875 of all"]),
     ("o1_go", ["time 1795785559875-1795785575250 of all", "file billing-2/rocketmq-go.log"]),
     ("o10", ["lines of billing-2/rocketmq_client.log, 1381461358", "some of the store, 817200113"]),
     ("o8", ["some of the store, 4197162949", "begin of billing-2/rocketmq_client.log, 78017500"]),

@@ -211,7 +211,7 @@ class Brokers:
 
     def polled(self, marks: Iterable[Mark]) -> None:
         """Offsets that a broker had at a moment: it had taken them from the only client that may have told them."""
-        told = self._first_told()
+        told, untold = self._first_told(), self._untold()
         for mark in (*marks, *self._seen):
             name = mark.said["broker"] or self._hosts.get(mark.host, "")
             if mark.what == "delays":
@@ -226,19 +226,17 @@ class Brokers:
                     for key, at_us in told.get((group, queue, value), {}).items()
                     if at_us <= mark.at_us
                 ]
-                if len(tellers) == 1 and not self._had_it_too(*tellers[0], group, queue, mark.at_us):
+                if len(tellers) == 1 and not _had_it_too(*tellers[0], untold.get((group, queue), ()), mark.at_us):
                     self._set_by(self.at(name, mark.at_us), mark, group, queue, -1, value, "oneway", tellers[0][1])
 
-    def _had_it_too(self, told_us: int, teller: ClientStart, group: str, queue: QueueName, at_us: int) -> bool:
-        """Whether another member had the queue between the two moments, and its log has no offset of it."""
-        return any(
-            not hold.persisted
-            and (hold.opened is None or hold.opened.at_us <= at_us)
-            and (hold.ended_us or FOREVER_US) >= told_us
-            for client in self._clients.by_key.values()
-            if client is not teller
-            for hold in client.holds_of(group, queue)
-        )
+    def _untold(self) -> dict[tuple[str, QueueName], list[tuple[ClientStart, Hold]]]:
+        """Each time that a client had a queue of which its log has no offset."""
+        found: dict[tuple[str, QueueName], list[tuple[ClientStart, Hold]]] = defaultdict(list)
+        for client in self._clients.by_key.values():
+            for hold in client.holds:
+                if not hold.persisted:
+                    found[hold.group, hold.queue].append((client, hold))
+        return found
 
     def _first_told(self) -> dict[tuple[str, QueueName, int], dict[str, int]]:
         """When each client first told each offset, by group, queue and offset."""
@@ -361,6 +359,18 @@ class Brokers:
     def every(self) -> Iterable[BrokerStart]:
         """All starts."""
         return [one for starts in self.starts.values() for one in starts]
+
+
+def _had_it_too(
+    told_us: int, teller: ClientStart, untold: Iterable[tuple[ClientStart, Hold]], at_us: int
+) -> bool:  # fmt: skip
+    """Whether another client, which told nothing, had the queue between the two moments."""
+    return any(
+        client is not teller
+        and (hold.opened is None or hold.opened.at_us <= at_us)
+        and (hold.ended_us or FOREVER_US) >= told_us
+        for client, hold in untold
+    )
 
 
 def _kind_of(source: str) -> str:

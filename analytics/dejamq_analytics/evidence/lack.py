@@ -7,7 +7,9 @@ brokers must tell who the members were.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from dejamq_analytics.evidence.brokers import LEFT
 from dejamq_analytics.evidence.client import ClientStart
+from dejamq_analytics.evidence.mark import Mark
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.untraced import Untraced
 
@@ -35,10 +37,22 @@ NO_BROKER_LOG = "broker.log and store.log of each broker: logs/rocketmqlogs in t
 
 
 class ToldMembers(NamedTuple):
-    """Client ids of consumers that brokers' logs tell of, and groups that broadcast."""
+    """Client ids of consumers that brokers' logs tell of, those whose begin they tell, and groups that broadcast."""
 
+    known: frozenset[str] = frozenset()
     joined: frozenset[str] = frozenset()
     broadcasting: frozenset[str] = frozenset()
+
+
+def told_members(marks: Iterable[Mark]) -> ToldMembers:
+    """What lines of brokers tell."""
+    lines = [mark for mark in marks if mark.what in ("joined", *LEFT)]
+    joined = [mark.said for mark in lines if mark.what == "joined"]
+    return ToldMembers(
+        frozenset(mark.said["client_id"] for mark in lines if mark.said.get("client_id")),
+        frozenset(said["client_id"] for said in joined),
+        frozenset(said["group"] for said in joined if said["model"] == "BROADCASTING"),
+    )
 
 
 def of(
@@ -61,7 +75,7 @@ def of(
     dropped = [_lost(one) for one in lost]
     everywhere = members.broadcasting.union(*(one.broadcasting for one in clients))
     found = [NO_TRACE.format(name) for name in sorted(silent)]
-    untold = [] if journaled else [*_untold(every, clients, members.joined), *map(NO_LINES.format, sorted(mute))]
+    untold = [] if journaled else [*_untold(every, clients, members), *map(NO_LINES.format, sorted(mute))]
     found += untold or [NO_LOG.format(one.name) for one in clients if "log" not in one.has]
     found += dropped + [BROADCASTS.format(group) for group in sorted(everywhere)]
     stored = any(stores.values())
@@ -73,10 +87,10 @@ def of(
     return found, bool(silent or dropped or everywhere or untold) or not stored or not (clients or journaled)
 
 
-def _untold(every: Iterable[Process], clients: Iterable[ClientStart], joined: frozenset[str]) -> Iterable[str]:
+def _untold(every: Iterable[Process], clients: Iterable[ClientStart], told: ToldMembers) -> Iterable[str]:
     """What of the members' time no log tells. A second delivery of then leaves no sign where its trace is lost too."""
-    logged = [one for one in every if isinstance(one, ClientStart) and one.marks and one.client_id in joined]
-    yield from (NO_LOG.format(name) for name in sorted(joined - {one.client_id for one in (*clients, *logged)}))
+    logged = [one for one in every if isinstance(one, ClientStart) and one.marks and one.client_id in told.known]
+    yield from (NO_LOG.format(name) for name in sorted(told.known - {one.client_id for one in (*clients, *logged)}))
     members = {one.name: one for one in (*clients, *logged)}
     for _, one in sorted(members.items()):
         if "log" not in one.has:
@@ -86,7 +100,7 @@ def _untold(every: Iterable[Process], clients: Iterable[ClientStart], joined: fr
             yield NO_BEGIN.format(one.name)
         if one.closed_us is None:
             yield NO_END.format(one.name)
-        if one.client_id not in joined:
+        if one.client_id not in told.joined:
             yield NOT_JOINED.format(one.name)
 
 

@@ -108,14 +108,9 @@ def translate(reading: Reading, into: Path) -> Evidence:
     if not any(journals.iterdir()) and not known.names:
         raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
     filled = {shown.get(store, store): bool(records.counted[store]) for store in stores}
-    joined = [mark.said for some in marks.server.values() for mark in some if mark.what == "joined"]
-    members = lack.ToldMembers(
-        frozenset(said["client_id"] for said in joined),
-        frozenset(said["group"] for said in joined if said["model"] == "BROADCASTING"),
-    )
-    mute = {file.host for file in files if file.kind in (found.CLIENT, found.GO)} - {
-        host for host, told in marks.client.items() if told
-    }
+    members = lack.told_members(mark for some in marks.server.values() for mark in some)
+    logged = {file.host for file in files if file.kind in (found.CLIENT, found.GO)}
+    mute = [host for host in logged if not marks.client.get(host)]
     lacking, blind = lack.of(every, filled, lost, members=members, mute=mute, journaled=bool(known.names))
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 

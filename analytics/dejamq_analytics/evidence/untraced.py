@@ -53,55 +53,79 @@ def find(
     """By member and by group. A record that a filter of the group may have left out is none, nor is one that a reset
     jumped over; one that the stores lack is one, as its trace may lie where it lay.
     """
-    clients, given = [*clients], [*given]
-    traced, jumps = _Traced(given, shown.filters), _jumps(clients, given, shown.resets)
-    by_queue = _by_queue(records)
+    search = _Search([*clients], [*given], records, shown)
     found: list[Untraced] = []
-    told_of: dict[tuple[str, QueueName], list[tuple[int, int]]] = defaultdict(list)
-    for client in clients:
+    for client in search.clients:
         for hold in client.holds:
-            told_of[hold.group, hold.queue] += hold.persisted
-    for acts in told_of.values():
-        acts.sort()
-    for client in clients:
-        for hold in client.holds:
-            there = by_queue[hold.queue]
-            before = [] if hold.group in client.broadcasting else _told_before(hold, told_of[hold.group, hold.queue])
             if "trace" in client.has:
-                lowest = there[0].queue_offset if there else 0
-                told = _told_by(client, hold, there, before)
-                passed, jumped = _between(there, told), jumps[hold.group, hold.queue]
-                gone = [
-                    one.queue_offset for one in passed
-                    if traced.lacks(client, hold.group, one) and not _in(jumped, one.queue_offset)
-                ]  # fmt: skip
-                of_broker = hold.queue.broker_name in records.brokers
-                absent = _absent(passed, told, lowest, jumped) if of_broker else NONE
-                found += _told(client.name, hold.queue, gone, absent)
+                found += search.passed(client, hold)
             if "trace" in client.has or hold.highest <= 0:
-                stood = [value for _, value in hold.persisted[-1:]] or before or traced.lowest(hold.group, hold.queue)
-                found += [
-                    Untraced(client.name, 0, hold.queue, one.queue_offset)
-                    for value in stood for one in _at(there, value)
-                    if traced.lacks(client, hold.group, one) and one.stored_ms * MS <= _until(client, hold)
-                ]  # fmt: skip
-    for (group, queue), offsets in sorted(traced.offsets.items()):
+                found += search.in_hand(client, hold)
+    return found + search.of_groups()
+
+
+class _Search:
+    """All that is told of queues, by group and queue."""
+
+    def __init__(
+        self, clients: Sequence[ClientStart], given: Sequence[GivenMessage], records: Records, shown: Shown
+    ) -> None:
+        self.clients, self._brokers = clients, records.brokers
+        self._traced, self._jumps = _Traced(given, shown.filters), _jumps(clients, given, shown.resets)
+        self._by_queue = _by_queue(records)
+        self._told: dict[tuple[str, QueueName], list[tuple[int, int]]] = defaultdict(list)
+        for client in clients:
+            for hold in client.holds:
+                self._told[hold.group, hold.queue] += hold.persisted
+        for acts in self._told.values():
+            acts.sort()
+
+    def passed(self, client: ClientStart, hold: Hold) -> list[Untraced]:
+        """What lies below the offsets that it told, from where it began."""
+        records, jumped = self._by_queue[hold.queue], self._jumps[hold.group, hold.queue]
+        told = [value for _, value in hold.persisted]
+        if told:
+            told += _first_after(client, hold, records)
+            told += [value for value in self._before(client, hold) if value < hold.highest]
+        there, absent = _between(records, told), NONE
         gone = [
-            one.queue_offset
-            for one in _between(by_queue[queue], [*offsets, *(value for _, value in told_of[group, queue])])
-            if not traced.by_group(group, one) and traced.would_have(group, one)
-            and not _in(jumps[group, queue], one.queue_offset)
+            one.queue_offset for one in there
+            if self._traced.lacks(client, hold.group, one) and not _in(jumped, one.queue_offset)
         ]  # fmt: skip
-        found += _told(f"the members of {group}", queue, gone)
-    return found
+        if hold.queue.broker_name in self._brokers:
+            absent = _absent(there, told, records[0].queue_offset if records else 0, jumped)
+        return _told(client.name, hold.queue, gone, absent)
 
+    def in_hand(self, client: ClientStart, hold: Hold) -> list[Untraced]:
+        """The message at which its offset stood last, where it lay there in time: a handler may have been given it."""
+        stood = [value for _, value in hold.persisted[-1:]] or self._before(client, hold)
+        stood = stood or self._traced.lowest(hold.group, hold.queue)
+        return [
+            Untraced(client.name, 0, hold.queue, one.queue_offset)
+            for value in stood for one in _at(self._by_queue[hold.queue], value)
+            if self._traced.lacks(client, hold.group, one) and one.stored_ms * MS <= _until(client, hold)
+        ]  # fmt: skip
 
-def _told_by(client: ClientStart, hold: Hold, records: Sequence[Stored], before: Sequence[int]) -> list[int]:
-    """What the member told of a queue, and where it began; nothing if it told nothing."""
-    if not hold.persisted:
-        return []
-    told = [value for _, value in hold.persisted]
-    return [*told, *_first_after(client, hold, records), *(value for value in before if value < hold.highest)]
+    def of_groups(self) -> list[Untraced]:
+        """What lies between offsets that members told or were given, and none was given."""
+        found: list[Untraced] = []
+        for (group, queue), offsets in sorted(self._traced.offsets.items()):
+            known = [*offsets, *(value for _, value in self._told[group, queue])]
+            gone = [
+                one.queue_offset for one in _between(self._by_queue[queue], known)
+                if not self._traced.by_group(group, one) and self._traced.would_have(group, one)
+                and not _in(self._jumps[group, queue], one.queue_offset)
+            ]  # fmt: skip
+            found += _told(f"the members of {group}", queue, gone)
+        return found
+
+    def _before(self, client: ClientStart, hold: Hold) -> list[int]:
+        """The last offset that any member told before this one had the queue: it began there or before."""
+        if hold.opened is None or hold.group in client.broadcasting:
+            return []
+        told = self._told[hold.group, hold.queue]
+        end = bisect_left(told, (hold.opened.at_us - SAME_TIME_US,))
+        return [value for _, value in told[max(0, end - 1) : end]]
 
 
 def _first_after(client: ClientStart, hold: Hold, records: Sequence[Stored]) -> list[int]:
@@ -111,14 +135,6 @@ def _first_after(client: ClientStart, hold: Hold, records: Sequence[Stored]) -> 
     open_us = hold.opened.at_us + hold.opened.within_us + SAME_TIME_US
     first = bisect_right(records, open_us, key=lambda one: one.stored_ms * MS)
     return [one.queue_offset for one in records[first : first + 1] if one.queue_offset < hold.highest]
-
-
-def _told_before(hold: Hold, told: Sequence[tuple[int, int]]) -> list[int]:
-    """The last offset that any member told before this one had the queue: it began there or before."""
-    if hold.opened is None:
-        return []
-    before = bisect_left(told, (hold.opened.at_us - SAME_TIME_US,))
-    return [value for _, value in told[max(0, before - 1) : before]]
 
 
 class Absent(NamedTuple):
@@ -137,6 +153,7 @@ class _Traced:
     def __init__(self, given: Iterable[GivenMessage], filters: PropertyFilters) -> None:
         self._filters = filters
         self.offsets: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
+        self._lowest: dict[tuple[str, QueueName], int] = {}
         self._members: set[tuple[str, Place]] = set()
         self._places: set[Place] = set()
         self._looks: set[tuple[str, str, Looks]] = set()
@@ -148,6 +165,8 @@ class _Traced:
                 continue
             place = group, record.queue, record.queue_offset
             self.offsets[group, record.queue].append(record.queue_offset)
+            known = self._lowest.get((group, record.queue), record.queue_offset)
+            self._lowest[group, record.queue] = min(known, record.queue_offset)
             self._members.add((one.process.key, place))
             self._places.add(place)
             self._looks.add((group, record.queue.topic, self._look(group, record)))
@@ -162,7 +181,7 @@ class _Traced:
 
     def lowest(self, group: str, queue: QueueName) -> list[int]:
         """The lowest offset of the queue that a handler of the group was given, if any was."""
-        return [min(self.offsets[group, queue])] if self.offsets.get((group, queue)) else []
+        return [self._lowest[group, queue]] if (group, queue) in self._lowest else []
 
     def _somewhere(self, group: str, record: Stored) -> bool:
         """A delivery of this message to the group may have been of any of its records."""
