@@ -66,10 +66,21 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class GrantedMastership(msgspec.Struct, frozen=True):
-    """``confirmed``: the last grant whose replica came back with it. Until then it may not know it is master."""
+    """``confirmed``: the last grant whose replica came back with it. Until then it may not know it is master.
+
+    ``others_epoch``: the last epoch that another replica than the granted one was granted. It may be in use, so that no
+    earlier one is.
+    """
 
     granted: Grant = Grant()
     confirmed: Grant = Grant()
+    others_epoch: int = 0
+
+    def grant(self, new: Grant, *, confirmed: bool) -> "GrantedMastership":
+        """After one more grant, which is the latest."""
+        same = self.granted.replica in ("", new.replica)
+        others = self.others_epoch if same else max(self.others_epoch, self.granted.epoch)
+        return GrantedMastership(new, new if confirmed else self.confirmed, others)
 
 
 class MastershipAnswer(msgspec.Struct, frozen=True):
@@ -112,7 +123,7 @@ class Masterships:
         log.warning(
             "mastership_granted broker=%s replica=%s epoch=%d", candidate.key, candidate.replica, candidate.epoch
         )
-        await self._keep(candidate, GrantedMastership(_grant(candidate), at.confirmed))
+        await self._keep(candidate, at.grant(_grant(candidate), confirmed=False))
         return self._answer(candidate)
 
     async def renew(self, candidate: Candidate) -> MastershipAnswer:
@@ -123,6 +134,8 @@ class Masterships:
         granted, confirmed = (at := self._of(candidate)).granted, at.confirmed
         if candidate.epoch <= granted.epoch and granted.replica != candidate.replica:
             return self._answer(candidate, f"epoch {granted.epoch} was granted to {granted.replica}")
+        if candidate.epoch < at.others_epoch:
+            return self._answer(candidate, f"epoch {at.others_epoch} was granted to another replica")
         used = confirmed if candidate.epoch < granted.epoch else granted
         if candidate.epoch <= granted.epoch and not (granted.is_of(candidate) and used.is_of(candidate)):
             other = f"epoch {candidate.epoch} is not of process {candidate.process} of this replica"
@@ -134,7 +147,7 @@ class Masterships:
                     "mastership_confirmed broker=%s replica=%s epoch=%d",
                     candidate.key, candidate.replica, candidate.epoch,
                 )  # fmt: skip
-            await self._keep(candidate, GrantedMastership(_grant(candidate), _grant(candidate)))
+            await self._keep(candidate, at.grant(_grant(candidate), confirmed=True))
             if not self._of(candidate).granted.is_of(candidate):
                 return self._answer(candidate, "another replica was granted an epoch meanwhile")
         self._heard[candidate.key, candidate.replica] = self._now_ms()

@@ -62,6 +62,22 @@ async def test_a_master_is_known_only_when_it_came_back_with_its_epoch(tmp_path:
     assert (await one.renew(SLAVE)).at.confirmed.replica == "s"
 
 
+async def test_an_old_epoch_is_renewed_only_where_nobody_else_was_granted_a_later_one(tmp_path: Path) -> None:
+    time = Time()
+    one = await a_master_known(tmp_path, time)
+    time.ms += LEASE_MS
+    assert (await one.take(msgspec.structs.replace(MASTER, epoch=2))).done
+    assert (await one.renew(MASTER)).done, "too few granted epoch 2"
+    time.ms += LEASE_MS
+    assert (await one.take(msgspec.structs.replace(SLAVE, epoch=3))).done
+    time.ms += LEASE_MS
+    assert (await one.take(msgspec.structs.replace(MASTER, epoch=4))).done
+    for again in (one, Masterships(str(tmp_path), time.now_ms)):
+        refused = await again.renew(MASTER)
+        assert (refused.done, refused.reason) == (False, "epoch 3 was granted to another replica")
+    assert (await one.renew(msgspec.structs.replace(MASTER, epoch=4))).done
+
+
 async def test_a_restart_keeps_the_epoch_and_counts_the_lease_anew(tmp_path: Path) -> None:
     time = Time()
     await a_master_known(tmp_path, time)
