@@ -213,6 +213,25 @@ async def test_a_client_that_reads_slowly_keeps_its_connection(monkeypatch: pyte
     await grpc.close()
 
 
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("said", [b"", b"PRI * HTTP/2.0"], ids=["silent", "gRPC"])
+async def test_a_connection_that_is_just_arriving_ends_with_the_port(steps: int, said: bytes) -> None:
+    """Accepting one takes the loop some steps, and the port may be closed between any two of them."""
+    public = acceptor.Acceptor()
+    port = await public.bind("127.0.0.1", 0)
+    await public.listen()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(said)
+        client.setblocking(False)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        public.close()
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(5):
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+    assert not public.connections
+
+
 async def test_a_port_that_another_process_has_is_refused_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from dejamq_proto.serving.listening import end_listening
+
 PIECE = 1 << 16
 UP, DOWN = "up", "down"
 """From who dialled to who listens, and back."""
@@ -56,8 +58,8 @@ class Relay:
         self._refusing, self._lost, self._delay_s = False, frozenset(), 0.0
 
     async def close(self) -> None:
-        self._server.close()
-        self._break()
+        end_listening(self._server)
+        self.cut()
         for pipe in self._pipes:
             pipe.cancel()
         if self._pipes:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dejamq_proto.serving.listening import end_listening
+
 from dejamq_lab.rocketmq.servers import LINKED, JavaServer
 
 PULL, UPDATE_OFFSET, SEND_BACK, END_TRANSACTION, MEMBERS_CHANGED, SEND = 11, 15, 36, 37, 40, 310
@@ -48,6 +50,7 @@ class Links:
         self._brokers, self._pids = brokers, pids
         self._losses: list[Loss] = []
         self._cut: set[tuple[str, str]] = set()
+        self._closing = False
         self._open: dict[asyncio.StreamWriter, tuple[str, str]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
@@ -91,8 +94,9 @@ class Links:
         self._servers = [*getattr(self, "_servers", []), server]
 
     async def _close(self) -> None:
+        self._closing = True
         for server in self._servers:
-            server.close()
+            end_listening(server)
         for writer in list(self._open):
             writer.transport.abort()
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -105,7 +109,7 @@ class Links:
 
     async def _accept(self, broker: JavaServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         machine = machine_of(writer.get_extra_info("peername")[1], self._pids())
-        if (machine, broker.name) in self._cut:
+        if self._closing or (machine, broker.name) in self._cut:
             await _closed(writer)
             return
         try:

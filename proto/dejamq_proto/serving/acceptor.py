@@ -24,6 +24,7 @@ from struct import Struct
 from termios import TIOCOUTQ
 from typing import NamedTuple, cast
 
+from dejamq_proto.serving.listening import end_listening
 from dejamq_proto.serving.tls import TlsDoor
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class Acceptor:
         self.fast: Open | None = None
         self.tls: TlsDoor | None = None
         self._servers: list[asyncio.Server] = []
+        self.closed = False
         self.connections: set[asyncio.Transport] = set()
         """Those that nobody has taken yet, and those that are passed on to gRPC."""
         self.relayed: dict[str, str] = {}
@@ -163,11 +165,12 @@ class Acceptor:
     def stop_listening(self) -> None:
         """Connections that are there go on."""
         for server in self._servers:
-            server.close()
+            end_listening(server)
         self._servers.clear()
 
     def close(self) -> None:
-        """Also end the connections that are still here. May be called twice."""
+        """Also end the connections that are still here, and those whose accept is under way. May be called twice."""
+        self.closed = True
         self.stop_listening()
         if self.tls is not None:
             self.tls.close()
@@ -233,7 +236,8 @@ class _Arriving(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._acceptor.connections.add(self._transport)
-        self._timer = asyncio.get_running_loop().call_later(SILENT_S, self._transport.abort)
+        wait_s = 0 if self._acceptor.closed else SILENT_S
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         self._first += data

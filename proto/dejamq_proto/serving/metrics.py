@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dejamq_proto.access.guard import Guard, Unauthenticated
 from dejamq_proto.access.http_rights import CHALLENGE
 from dejamq_proto.codes import ConfigError, PermissionDenied
+from dejamq_proto.serving.listening import end_listening
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -35,6 +36,7 @@ class MetricsServer:
         """
         self._gather, self._guard = gather, guard
         self._server: asyncio.Server | None = None
+        self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
 
@@ -50,8 +52,10 @@ class MetricsServer:
 
     async def close(self) -> None:
         """Let go of the port and of its readers. May be called twice."""
+        self._closed = True
         if self._server is not None:
-            self._server.close()
+            end_listening(self._server)
+            self._server = None
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
@@ -62,7 +66,7 @@ class MetricsServer:
         assert task is not None
         self._tasks.add(task)
         try:
-            if len(self._tasks) <= MOST_CLIENTS:
+            if not self._closed and len(self._tasks) <= MOST_CLIENTS:
                 await self._answer(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client went away, or never asked

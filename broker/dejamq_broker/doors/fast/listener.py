@@ -19,6 +19,7 @@ from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
 from dejamq_proto.serving.acceptor import Acceptor, peer_name, peer_of
 from dejamq_proto.serving.half_frames import HalfFrames
+from dejamq_proto.serving.listening import end_listening
 from dejamq_proto.wire.calling import MAX_FRAME_BYTES
 from dejamq_proto.wire.frame_stream import FrameStream
 from dejamq_proto.wire.framed import Frame, Pieces
@@ -166,7 +167,8 @@ class FastDoor(FastServicer):
         """Connections that are there go on. May be called twice."""
         self.port = 0
         if self._server is not None:
-            self._server.close()
+            end_listening(self._server)
+            self._server = None
 
     async def close(self, grace_ms: float = 0) -> None:
         """Accept nothing more; connections whose handlers ended may read their answers for this time.
