@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from dejamq import Message, Producer, PushConsumer
+from dejamq import Admin, Message, Producer, PushConsumer
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.store import StoreConfig
@@ -73,6 +73,15 @@ class Servers:
     async def send(self, *bodies: str, topic: str = "orders", **message: Any) -> None:
         async with self.producer() as producer:
             await asyncio.gather(*(producer.send(Message(topic, body.encode(), **message)) for body in bodies))
+
+    async def send_known(self, *bodies: str, topic: str = "orders") -> None:
+        """Send, and wait until the name server has the topic, which the first message of it made: a consumer that comes
+        earlier has nothing to ask for.
+        """
+        await self.send(*bodies, topic=topic)
+        async with Admin(self.namesrv.address) as admin, asyncio.timeout(30):
+            while topic not in await admin.topics():
+                await asyncio.sleep(0.01)
 
     def lines(self, event: str = "", boot_id: str = "") -> list[dict[str, Any]]:
         """What consumers journalled, in order."""

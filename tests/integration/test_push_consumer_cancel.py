@@ -127,7 +127,7 @@ async def test_a_wait_cancelled_at_any_await_of_a_handler_is_a_try_and_its_messa
             part.cancel()
 
     async with servers(tmp_path) as here:
-        await here.send(*BODIES)
+        await here.send_known(*BODIES)
         consumer = here.consumer(ordered=ordered, suspend_current_queue_time_ms=10, consume_retry_delay_ms=10)
         if batch:
             consumer.subscribe_batch("orders", batch_handler, size=1)
@@ -154,7 +154,7 @@ async def test_a_program_cancelled_at_any_await_has_done_each_message_or_leaves_
 
     done: list[int] = []
     async with servers(tmp_path) as here:
-        await here.send(*BODIES)
+        await here.send_known(*BODIES)
         for at in count():
             seen, settings = Seen(), {"group": f"g{at}", "ordered": ordered, "max_concurrency": 1}
             consumer = consuming(here, seen, **settings)
@@ -194,7 +194,7 @@ async def test_whatever_a_program_waits_for_may_be_cancelled_and_closing_still_w
 ) -> None:
     stop_signals = (signal.SIGTERM, signal.SIGINT)
     async with servers(tmp_path) as here:
-        await here.send(*BODIES)
+        await here.send_known(*BODIES)
         before, handlers = len(asyncio.all_tasks()), [signal.getsignal(one) for one in stop_signals]
         for at in count():
             consumer = consuming(here, Seen())
@@ -212,7 +212,7 @@ async def test_whatever_a_program_waits_for_may_be_cancelled_and_closing_still_w
 
 async def test_a_start_that_was_cancelled_can_be_made_again(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
-        await here.send(*BODIES)
+        await here.send_known(*BODIES)
         for at in count():
             seen = Seen()
             consumer = consuming(here, seen, group=f"g{at}")
@@ -226,7 +226,7 @@ async def test_a_start_that_was_cancelled_can_be_made_again(tmp_path: Path) -> N
 
 async def test_closing_that_is_cancelled_at_any_await_goes_on_and_can_be_waited_for_again(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
-        await here.send(*BODIES)
+        await here.send_known(*BODIES)
         for at in count():
             seen, settings = Seen(), {"group": f"g{at}", "max_concurrency": 1}
             consumer = consuming(here, seen, **settings)
@@ -265,7 +265,7 @@ async def test_handlers_whose_own_task_is_cancelled_take_no_worker_with_them(
             await asyncio.Event().wait()
 
     async with servers(tmp_path) as here:
-        await here.send(*BODIES)
+        await here.send_known(*BODIES)
         waits: dict[str, Any] = {"consume_retry_delay_ms": 10, "suspend_current_queue_time_ms": 10}
         consumer = here.consumer(ordered=ordered, max_concurrency=1, **waits)
         consumer.subscribe("orders", handler)

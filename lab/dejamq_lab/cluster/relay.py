@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from dejamq_proto.serving.listening import end_listening
+from dejamq_proto.serving.listening import bound, end_listening
 
 PIECE = 1 << 16
 UP, DOWN = "up", "down"
@@ -25,8 +25,10 @@ class Relay:
 
     async def start(self, host: str, port: int = 0) -> str:
         """Listen at this address of ours, port 0: a free one; ``host:port``. Raises OSError."""
-        self._server = await asyncio.start_server(self._accept, host, port)
-        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._held = await bound(host, port)
+        for held in self._held:
+            await asyncio.start_server(self._accept, sock=held)
+        self.address = f"{host}:{self._held[0].getsockname()[1]}"
         return self.address
 
     @property
@@ -58,7 +60,7 @@ class Relay:
         self._refusing, self._lost, self._delay_s = False, frozenset(), 0.0
 
     async def close(self) -> None:
-        end_listening(self._server)
+        end_listening(self._held)
         self.cut()
         for pipe in self._pipes:
             pipe.cancel()

@@ -7,6 +7,7 @@ JSON here. Bit 0 of ``flag`` marks an answer, and ``opaque`` is its request's.
 import asyncio
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dejamq_proto.serving.listening import end_listening
+from dejamq_proto.serving.listening import bound, end_listening
 
 from dejamq_lab.rocketmq.servers import LINKED, JavaServer
 
@@ -51,6 +52,7 @@ class Links:
         self._losses: list[Loss] = []
         self._cut: set[tuple[str, str]] = set()
         self._closing = False
+        self._held: list[socket.socket] = []
         self._open: dict[asyncio.StreamWriter, tuple[str, str]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
@@ -90,13 +92,13 @@ class Links:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._accept(broker, reader, writer)
 
-        server = await asyncio.start_server(accept, LINKED, broker.port)
-        self._servers = [*getattr(self, "_servers", []), server]
+        for held in await bound(LINKED, broker.port):
+            self._held.append(held)
+            await asyncio.start_server(accept, sock=held)
 
     async def _close(self) -> None:
         self._closing = True
-        for server in self._servers:
-            end_listening(server)
+        end_listening(self._held)
         for writer in list(self._open):
             writer.transport.abort()
         while others := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -13,7 +13,6 @@ remembers whose connection stands behind which local port.
 """
 
 import asyncio
-import errno
 import ipaddress
 import logging
 import socket
@@ -24,7 +23,7 @@ from struct import Struct
 from termios import TIOCOUTQ
 from typing import NamedTuple, cast
 
-from dejamq_proto.serving.listening import end_listening
+from dejamq_proto.serving.listening import bound, end_listening
 from dejamq_proto.serving.tls import TlsDoor
 
 log = logging.getLogger(__name__)
@@ -93,6 +92,7 @@ class Acceptor:
         self.remoting: Open | None = None
         self.fast: Open | None = None
         self.tls: TlsDoor | None = None
+        self._held: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.closed = False
         self.connections: set[asyncio.Transport] = set()
@@ -131,23 +131,13 @@ class Acceptor:
 
         ``::`` means both families. Of a name that has several addresses, all that this machine has are taken.
         """
-        loop, found = asyncio.get_running_loop(), port
-        trouble: OSError | None = None
-        for address in await _addresses(host, port):
-            try:
-                held = _bound(address, found)
-            except OSError as error:
-                trouble = error
-                continue
-            found = held.getsockname()[1]
+        loop, self._held = asyncio.get_running_loop(), await bound(host, port)
+        for held in self._held:
             server = await loop.create_server(
                 self.arriving, sock=held, backlog=WAITING_CONNECTIONS, start_serving=False
             )
             self._servers.append(server)
-        if trouble is not None and (not self._servers or trouble.errno == errno.EADDRINUSE):
-            self.stop_listening()
-            raise trouble
-        return found
+        return int(self._held[0].getsockname()[1])
 
     async def listen(self) -> None:
         """Accept connections at the ports that are bound."""
@@ -164,8 +154,7 @@ class Acceptor:
 
     def stop_listening(self) -> None:
         """Connections that are there go on."""
-        for server in self._servers:
-            end_listening(server)
+        end_listening(self._held)
         self._servers.clear()
 
     def close(self) -> None:
@@ -205,25 +194,6 @@ class Acceptor:
         if tls is None:
             return Door("TLS: set tls_server_cert_path, and tls_server_mode other than disabled", None)
         return Door("TLS within TLS", None) if inside else Door("TLS", lambda: tls.open(lambda: _Arriving(self, True)))
-
-
-async def _addresses(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
-
-
-def _bound(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    held = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
-        held.bind((address, port))
-    except BaseException:
-        held.close()
-        raise
-    return held
 
 
 class _Arriving(asyncio.Protocol):

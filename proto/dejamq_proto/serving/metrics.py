@@ -7,6 +7,7 @@ long. ``prometheus_client`` is imported when a server has to serve metrics, and 
 import asyncio
 import importlib.util
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dejamq_proto.access.guard import Guard, Unauthenticated
 from dejamq_proto.access.http_rights import CHALLENGE
 from dejamq_proto.codes import ConfigError, PermissionDenied
-from dejamq_proto.serving.listening import end_listening
+from dejamq_proto.serving.listening import bound, end_listening
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -35,7 +36,7 @@ class MetricsServer:
         ``guard`` is asked for each page; None: everybody may see them.
         """
         self._gather, self._guard = gather, guard
-        self._server: asyncio.Server | None = None
+        self._held: list[socket.socket] = []
         self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
@@ -44,18 +45,18 @@ class MetricsServer:
         """Bind ``host:port``, port 0 for any; the bound address. Raises ConfigError."""
         host, _, port = listen.rpartition(":")
         try:
-            self._server = await asyncio.start_server(self._serve, host.strip("[]"), int(port), limit=LONGEST_HEAD)
+            self._held = await bound(host.strip("[]"), int(port))
+            for held in self._held:
+                await asyncio.start_server(self._serve, sock=held, limit=LONGEST_HEAD)
         except OSError as error:
             raise ConfigError(f"cannot serve metrics on {listen}: {error.strerror}") from None
-        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self.address = f"{host}:{self._held[0].getsockname()[1]}"
         return self.address
 
     async def close(self) -> None:
         """Let go of the port and of its readers. May be called twice."""
         self._closed = True
-        if self._server is not None:
-            end_listening(self._server)
-            self._server = None
+        end_listening(self._held)
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:

@@ -19,7 +19,7 @@ from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
 from dejamq_proto.serving.acceptor import Acceptor, peer_name, peer_of
 from dejamq_proto.serving.half_frames import HalfFrames
-from dejamq_proto.serving.listening import end_listening
+from dejamq_proto.serving.listening import bound, end_listening
 from dejamq_proto.wire.calling import MAX_FRAME_BYTES
 from dejamq_proto.wire.frame_stream import FrameStream
 from dejamq_proto.wire.framed import Frame, Pieces
@@ -124,7 +124,7 @@ class FastDoor(FastServicer):
         self._guard = guard
         self.acceptor, self._closing = acceptor, False
         self._site, self._methods, self._beside, self._grpc_port = site, methods, 0, 0
-        self._server: asyncio.Server | None = None
+        self._held: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.conversations: set[Conversation] = set()
         self.halves = HalfFrames()
@@ -166,9 +166,7 @@ class FastDoor(FastServicer):
     def stop_listening(self) -> None:
         """Connections that are there go on. May be called twice."""
         self.port = 0
-        if self._server is not None:
-            end_listening(self._server)
-            self._server = None
+        end_listening(self._held)
 
     async def close(self, grace_ms: float = 0) -> None:
         """Accept nothing more; connections whose handlers ended may read their answers for this time.
@@ -188,28 +186,21 @@ class FastDoor(FastServicer):
 
     async def _listen(self, host: str, port: int) -> None:
         """gRPC serves everything as well, so only a port that somebody chose has to be free."""
+        loop = asyncio.get_running_loop()
         for candidate in (port,) if port else (max(self._beside - BELOW, ANY_PORT), ANY_PORT):
             try:
-                self._server = await self._serving(host, candidate)
+                self._held = await bound(host, candidate)
+                for held in self._held:
+                    await loop.create_server(self.acceptor.arriving, sock=held, backlog=WAITING_CONNECTIONS)
             except OSError as error:
                 refusal = error.strerror
             else:
-                self.port = self._server.sockets[0].getsockname()[1]
+                self.port = self._held[0].getsockname()[1]
                 log.info("fast_port address=%s:%d", host, self.port)
                 return
         if port:
             raise ConfigError(f"fast_port: cannot listen on {host}:{port}: {refusal}")
         log.warning("fast_port_none host=%s reason=%s", host, refusal)
-
-    async def _serving(self, host: str, port: int) -> asyncio.Server:
-        """A listener on every address listens for both families, as gRPC does."""
-        loop = asyncio.get_running_loop()
-        if host != "::":
-            return await loop.create_server(self.acceptor.arriving, host, port, backlog=WAITING_CONNECTIONS)
-        both = socket.create_server(
-            (host, port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=WAITING_CONNECTIONS
-        )
-        return await loop.create_server(self.acceptor.arriving, sock=both, backlog=WAITING_CONNECTIONS)
 
     def _accepted(self, conversation: Conversation) -> None:
         """As gRPC does, the loss of a connection cancels its handler."""
