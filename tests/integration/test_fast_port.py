@@ -23,6 +23,7 @@ from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.fast_pb2 import Hello, Welcome
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.serving import acceptor
+from dejamq_proto.serving.listening import bound
 from dejamq_proto.serving.refusals import MAX_REQUEST_BYTES
 from dejamq_proto.wire.frame_stream import MOST_UNREAD
 from dejamq_proto.wire.framed import Frame, Framed
@@ -96,6 +97,26 @@ async def test_its_port_is_two_below_the_common_one_or_any_that_is_free(tmp_path
                 assert broker.fast.port not in (0, port - 2)
         async with running(tmp_path / "b", listen=f"127.0.0.1:{port}") as broker:
             assert broker.fast.port == port - 2
+
+
+async def test_a_port_that_somebody_takes_between_bind_and_listen_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[socket.socket] = []
+
+    async def and_somebody_else(host: str, port: int) -> list[socket.socket]:
+        held = await bound(host, port)
+        if not taken:
+            taken.append(socket.create_server(held[0].getsockname()))
+        ours.append(held)
+        return held
+
+    ours: list[list[socket.socket]] = []
+    monkeypatch.setattr("dejamq_broker.doors.fast.listener.bound", and_somebody_else)
+    async with running(tmp_path) as broker:
+        assert broker.fast.port not in (0, taken[0].getsockname()[1])
+        assert [held.fileno() < 0 for some in ours for held in some] == [True, False]
+    taken[0].close()
 
 
 async def test_a_port_of_the_settings_that_is_in_use_is_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dejamq_analytics.evidence.client import ClientStart, Hold
 from dejamq_analytics.evidence.clients import ClientStarts
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName, Reset
+from dejamq_analytics.evidence.mark import MS, SAME_CLOCK_US, SECOND, TWO_CLOCKS_US, Mark, QueueName, Reset
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Stored
 
@@ -14,8 +14,6 @@ LEFT = {"left": "unregister", "lost": "close", "expired": "expire"}
 LOCK_LIFE_MS = 60_000
 GOODBYE_US = 5 * SECOND
 FOREVER_US = 1 << 62
-SAME_CLOCK_US, TWO_CLOCKS_US = 2 * MS, 2 * SECOND
-"""How far two lines of one machine, or of two whose clocks are taken for right, must be apart to be in order."""
 BOOTED, SET, ANSWERED = 0, 4, 6
 """The order of a broker's acts within one moment of its clock."""
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 MS = 1000
 SECOND = 1_000_000
+SAME_CLOCK_US, TWO_CLOCKS_US = 2 * MS, 2 * SECOND
+"""How far two lines of one machine, or of two whose clocks are taken for right, must be apart to be in order."""
 LARGEST, LONGEST = 1 << 63, 20
 
 

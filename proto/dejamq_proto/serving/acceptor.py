@@ -23,7 +23,7 @@ from struct import Struct
 from termios import TIOCOUTQ
 from typing import NamedTuple, cast
 
-from dejamq_proto.serving.listening import bound, end_listening
+from dejamq_proto.serving.listening import bound, end_listening, listen
 from dejamq_proto.serving.tls import TlsDoor
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,6 @@ SILENT_S = 120.0
 STUCK_S = 60.0
 """A connection that is passed on ends when one of its ends took no byte of those that wait for it for so long."""
 OUTQ = Struct("i")
-WAITING_CONNECTIONS = 1024
-"""As many clients may connect in one step of the loop, as all do after a restart."""
 
 Open = Callable[[], asyncio.BaseProtocol]
 """Makes the protocol of one connection."""
@@ -93,7 +91,6 @@ class Acceptor:
         self.fast: Open | None = None
         self.tls: TlsDoor | None = None
         self._held: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
         self.closed = False
         self.connections: set[asyncio.Transport] = set()
         """Those that nobody has taken yet, and those that are passed on to gRPC."""
@@ -131,18 +128,12 @@ class Acceptor:
 
         ``::`` means both families. Of a name that has several addresses, all that this machine has are taken.
         """
-        loop, self._held = asyncio.get_running_loop(), await bound(host, port)
-        for held in self._held:
-            server = await loop.create_server(
-                self.arriving, sock=held, backlog=WAITING_CONNECTIONS, start_serving=False
-            )
-            self._servers.append(server)
+        self._held = await bound(host, port)
         return int(self._held[0].getsockname()[1])
 
     async def listen(self) -> None:
         """Accept connections at the ports that are bound."""
-        for server in self._servers:
-            await server.start_serving()
+        await listen(self._held, self.arriving)
 
     def pass_to_grpc(self, host: str, port: int) -> None:
         """gRPC's own listener is there."""
@@ -155,7 +146,6 @@ class Acceptor:
     def stop_listening(self) -> None:
         """Connections that are there go on."""
         end_listening(self._held)
-        self._servers.clear()
 
     def close(self) -> None:
         """Also end the connections that are still here, and those whose accept is under way. May be called twice."""

@@ -8,7 +8,10 @@ whoever listens holds the sockets himself, and no server is closed.
 import asyncio
 import errno
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+WAITING_CONNECTIONS = 1024
+"""As many clients may connect in one step of the loop, as all do after a restart."""
 
 
 async def bound(host: str, port: int) -> list[socket.socket]:
@@ -43,6 +46,16 @@ def _bound(address: str, port: int) -> socket.socket:
         held.close()
         raise
     return held
+
+
+async def listen(held: Iterable[socket.socket], opened: Callable[[], asyncio.BaseProtocol]) -> None:
+    """Accept connections at these ports; each gets a protocol of its own. Raises OSError; the ports are free then."""
+    try:
+        for each in held:
+            await asyncio.get_running_loop().create_server(opened, sock=each, backlog=WAITING_CONNECTIONS)
+    except BaseException:
+        end_listening(held)
+        raise
 
 
 def end_listening(held: Iterable[socket.socket]) -> None:

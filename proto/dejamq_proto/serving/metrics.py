@@ -49,6 +49,7 @@ class MetricsServer:
             for held in self._held:
                 await asyncio.start_server(self._serve, sock=held, limit=LONGEST_HEAD)
         except OSError as error:
+            end_listening(self._held)
             raise ConfigError(f"cannot serve metrics on {listen}: {error.strerror}") from None
         self.address = f"{host}:{self._held[0].getsockname()[1]}"
         return self.address

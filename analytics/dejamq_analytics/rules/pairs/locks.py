@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from dejamq_proto.journal.events import Lock
 
+from dejamq_analytics.evidence.mark import TWO_CLOCKS_US
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, text, without_journal
@@ -18,8 +19,6 @@ from dejamq_analytics.sources.needs import Needs, every
 
 GRANT = ("wall_us", "seq", "process", "boot_id", "client_boot_id", "client_id", "owner", "age_ms", "life_ms")
 needs = Needs(every(Lock))
-TWO_CLOCKS_US = 2_000_000
-"""Two machines' clocks are taken for right up to this."""
 CAUSES = ("R9", "R10", "R11", "R12")
 
 

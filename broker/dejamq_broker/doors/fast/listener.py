@@ -19,7 +19,7 @@ from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
 from dejamq_proto.serving.acceptor import Acceptor, peer_name, peer_of
 from dejamq_proto.serving.half_frames import HalfFrames
-from dejamq_proto.serving.listening import bound, end_listening
+from dejamq_proto.serving.listening import bound, end_listening, listen
 from dejamq_proto.wire.calling import MAX_FRAME_BYTES
 from dejamq_proto.wire.frame_stream import FrameStream
 from dejamq_proto.wire.framed import Frame, Pieces
@@ -33,8 +33,6 @@ HELLO_S, HELLO_BYTES = 5.0, 4096
 """The time, and the bytes, that a connection may take to say what it wants."""
 LINGER_S = 5.0
 """The time that an answered connection waits for its client to end it."""
-WAITING_CONNECTIONS = 1024
-"""As many clients may connect in one step of the loop, as all do after a restart."""
 NO_PORT, ANY_PORT, BELOW = -1, 0, 2
 
 
@@ -186,12 +184,10 @@ class FastDoor(FastServicer):
 
     async def _listen(self, host: str, port: int) -> None:
         """gRPC serves everything as well, so only a port that somebody chose has to be free."""
-        loop = asyncio.get_running_loop()
         for candidate in (port,) if port else (max(self._beside - BELOW, ANY_PORT), ANY_PORT):
             try:
                 self._held = await bound(host, candidate)
-                for held in self._held:
-                    await loop.create_server(self.acceptor.arriving, sock=held, backlog=WAITING_CONNECTIONS)
+                await listen(self._held, self.acceptor.arriving)
             except OSError as error:
                 refusal = error.strerror
             else:
