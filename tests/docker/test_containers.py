@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import pytest
 from compose_cluster import HOUSE, IMAGE, SERVERS, ComposeCluster, run, running, wait_until
 from dejamq import Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab.demo.story import sharing
+from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import SendResultEvent, SendTry
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
@@ -90,16 +90,11 @@ def acknowledged(journal_dir: Path) -> set[str]:
     """The unique keys whose send was answered with success, from the producers' journals."""
     tries: dict[tuple[str, int], list[str]] = {}
     keys: set[str] = set()
-    decode = msgspec.json.Decoder(SendTry | SendResultEvent, strict=False).decode
-    for path in journal_dir.glob("*.jsonl"):
-        for line in path.read_bytes().splitlines(keepends=True):
-            if not line.endswith(b"\n") or (b'"SEND_TRY"' not in line and b'"SEND_RESULT"' not in line):
-                continue
-            event = decode(line)
-            if isinstance(event, SendTry):
-                tries[event.boot_id, event.request_seq] = event.unique_keys
-            elif event.outcome == "ok":
-                keys.update(tries[event.boot_id, event.request_seq])
+    for event in lines.events(lines.files_in(journal_dir), SendTry, SendResultEvent):
+        if isinstance(event, SendTry):
+            tries[event.boot_id, event.request_seq] = event.unique_keys
+        elif event.outcome == "ok":
+            keys.update(tries[event.boot_id, event.request_seq])
     return keys
 
 

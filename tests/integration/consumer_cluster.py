@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from dejamq import Admin, Message, Producer, PushConsumer
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
@@ -19,6 +18,7 @@ from dejamq_broker.store import StoreConfig
 from dejamq_lab.cluster.ports import held_ports
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
+from journalled import journalled
 
 STORE = StoreConfig(
     mapped_file_size_commit_log=1 << 22, mapped_file_size_consume_queue=20_000,
@@ -85,11 +85,11 @@ class Servers:
 
     def lines(self, event: str = "", boot_id: str = "") -> list[dict[str, Any]]:
         """What consumers journalled, in order."""
-        return _lines(self.directory / "journal", event, boot_id)
+        return journalled(self.directory / "journal", event, of=f"*{boot_id}")
 
     def server_lines(self, event: str) -> list[dict[str, Any]]:
         """What the broker journalled."""
-        return _lines(self.directory / "servers", event, "")
+        return journalled(self.directory / "servers", event)
 
 
 @asynccontextmanager
@@ -105,13 +105,6 @@ async def servers(directory: Path, **settings: Any) -> AsyncIterator[Servers]:
         finally:
             await made.stop_broker()
             await namesrv.close()
-
-
-def _lines(directory: Path, event: str, boot_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for path in sorted(directory.glob(f"*{boot_id}.jsonl")):
-        found += [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    return [line for line in found if not event or line["event"] == event]
 
 
 BEGIN_LATE = ("asyncio_", "dejamq-disk", "dejamq-journal")

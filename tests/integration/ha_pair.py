@@ -1,6 +1,5 @@
 """A master and its slave in one process, with a relay between them, and what tests compare of them."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from broker_wire import Wire, a_run, running, until
 from dejamq_broker.app import Broker
 from dejamq_lab.cluster.relay import Relay
 from dejamq_proto.wire.messages import SendRunResult
+from journalled import journalled
 from replica_making import assert_same
 
 QUICK: dict[str, Any] = {
@@ -91,5 +91,4 @@ async def send(wire: Wire, count: int = 1, *, queue_id: int = 0, size: int = 300
 
 def replica_events(journal: Path, role: str = "broker") -> list[dict[str, Any]]:
     """The REPLICA lines of all processes, in the order of time."""
-    lines = [json.loads(line) for path in journal.glob(f"{role}-*.jsonl") for line in path.read_text().splitlines()]
-    return sorted((line for line in lines if line["event"] == "REPLICA"), key=lambda line: int(line["mono_us"]))
+    return sorted(journalled(journal, "REPLICA", of=f"{role}-*"), key=lambda line: int(line["mono_us"]))

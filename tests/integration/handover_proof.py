@@ -2,19 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-Line = dict[str, Any]
+from journalled import Line, journalled
 
 
 def lines_of(directory: Path) -> list[Line]:
     """Everything journalled there by processes of one host, in the order of its clock."""
-    found: list[Line] = []
-    for path in directory.glob("*.jsonl"):
-        found += [msgspec.json.decode(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
-    return sorted(found, key=lambda line: line["mono_us"])
+    return sorted(journalled(directory), key=lambda line: line["mono_us"])
 
 
 def given_too_early(lines: Iterable[Line], life_ms: float) -> list[str]:

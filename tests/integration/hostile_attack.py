@@ -8,7 +8,7 @@ import gc
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ from broker_wire import Wire, a_run, records_of
 from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.store.offline.verify import verify
 from dejamq_proto.codes import Code
+from dejamq_proto.journal import lines
+from dejamq_proto.journal.events import Append
 from dejamq_proto.names import check_topic
 from dejamq_proto.wire.calling import CODE_KEY, MAX_FRAME_BYTES, dial
 from dejamq_proto.wire.fields import BadMessage
@@ -185,13 +187,8 @@ async def serves_the_honest(broker: str, number: int) -> None:
 
 def stored_runs(journal: Path) -> set[int]:
     """Numbers of the hostile runs that were appended."""
-    events = (json.loads(line) for file in journal.glob("*.jsonl") for line in _lines(file) if '"APPEND"' in line)
-    return {int(event["request_seq"]) for event in events if event.get("client_boot_id") == "hostile"}
-
-
-def _lines(file: Path) -> Iterator[str]:
-    with file.open() as lines:
-        yield from lines
+    events = lines.events(lines.files_in(journal), Append)
+    return {event.request_seq for event in events if event.client_boot_id == "hostile"}
 
 
 def check_left_behind(refused: set[int], broker: Process) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dejamq_lab import Cluster
+from dejamq_proto.journal.lines import whole_lines
 from test_docs_telemetry import run_example
 
 HERE = Path(__file__).parent / "collector"
@@ -76,8 +77,7 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = 60) ->
 
 def resources(written: Path, kind: str, scopes: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The service and the scope of everything of a kind."""
-    lines = written.read_text().splitlines() if written.exists() else []
-    for line in lines:
+    for line in whole_lines(written) if written.exists() else ():
         for resource in json.loads(line).get(kind, ()):
             names = {one["key"]: one["value"].get("stringValue") for one in resource["resource"]["attributes"]}
             for scope in resource[scopes]:

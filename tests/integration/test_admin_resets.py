@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from dejamq import Admin, Code, ConsumeFrom, DejamqError, Message, MessageQueue, ReceivedMessage, RouteNotFound
 from dejamq_lab import Cluster
+from journalled import journalled
 
 SENT = 6
 """Messages in each of the two queues of the topic."""
@@ -110,11 +111,8 @@ async def test_what_is_in_a_handler_when_its_group_is_sent_on_is_not_committed_o
 async def drops(cluster: Cluster) -> list[str]:
     """Why process queues ended, by the consumers' journals."""
     assert cluster.journal_dir is not None
-    lines: list[str] = []
-    for path in cluster.journal_dir.glob("consumer-*.jsonl"):
-        text = await asyncio.to_thread(path.read_text)
-        lines += [line.partition('"reason":"')[2].partition('"')[0] for line in text.splitlines() if "PQ_DROP" in line]
-    return lines
+    lines = await asyncio.to_thread(journalled, cluster.journal_dir, "PQ_DROP", "consumer-*")
+    return [line["reason"] for line in lines]
 
 
 @pytest.mark.parametrize("assigned", [False, True])

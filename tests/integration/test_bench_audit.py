@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 from dejamq_lab.bench import auditing
 from dejamq_lab.bench.client.result import Load
 from dejamq_lab.errors import ClusterFailed
+from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import Deliver
 
 pytestmark = pytest.mark.process
@@ -18,9 +18,7 @@ async def count(journals: Path) -> int:
 
 
 def count_now(journals: Path) -> int:
-    lines = [line for path in journals.glob("*.jsonl") for line in path.read_bytes().splitlines()]
-    runs = [msgspec.json.decode(line, type=Deliver) for line in lines if line.startswith(b'{"event":"DELIVER"')]
-    return len({key for run in runs for key in run.unique_keys})
+    return len({key for run in lines.events(lines.files_in(journals), Deliver) for key in run.unique_keys})
 
 
 async def test_the_journals_that_are_audited_have_every_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """The first thing a broker's journal says: an audit finds the records of its log by it."""
 
-import json
 from pathlib import Path
 
 from broker_wire import Wire, a_run, records_of, running
+from journalled import journalled
 
 
 async def test_boot_names_the_store_host_of_the_records_also_behind_a_host_name(
@@ -16,5 +16,5 @@ async def test_boot_names_the_store_host_of_the_records_also_behind_a_host_name(
         assert (await wire.send(a_run("orders", [b"x"]))).code == 0
         (stored,) = records_of(await wire.pull("orders"))
     (path,) = journal.glob("broker-*.jsonl")
-    (boot,) = [event for event in map(json.loads, path.read_text().splitlines()) if event["event"] == "BOOT"]
+    (boot,) = journalled(path, "BOOT")
     assert boot["address"] == f"{stored.store_host[0]}:{stored.store_host[1]}" == f"127.0.0.1:{unused_tcp_port}"

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from broker_wire import Wire, a_run, broker_config, running, until
 from dejamq_broker.app import Broker
@@ -14,6 +13,7 @@ from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
 from dejamq_proto.records.record import decode
+from journalled import journalled
 
 
 @pytest.fixture
@@ -196,11 +196,7 @@ async def test_commits_beside_heartbeats_are_journalled_as_oneways_each_by_its_n
             assert await wire.committed("g", "t") == 1
     finally:
         await broker.close()
-    told = [
-        msgspec.json.decode(line)
-        for path in (tmp_path / "journal").glob("broker-*.jsonl")
-        for line in path.read_bytes().splitlines()
-    ]
+    told = journalled(tmp_path / "journal", of="broker-*")
     assert [
         (line["new"], line["by"], line["client_id"], line["client_boot_id"], line["request_seq"])
         for line in told if line["event"] == "OFF_SET"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from broker_wire import Wire, a_run, until
 from dejamq_proto.codes import Code, DejamqError
+from journalled import journalled
 
 pytestmark = pytest.mark.process
 
@@ -97,7 +98,7 @@ async def test_a_signal_stops_it_cleanly(start: Any, tmp_path: Path, number: sig
     assert await process.stop(number) == 0
     assert not (store / "abort").exists()
     (file,) = journal.iterdir()
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = journalled(file)
     assert (lines[0]["event"], lines[0]["state"]) == ("STATE", "started")
     assert (lines[-1]["event"], lines[-1]["state"]) == ("STATE", "closed")
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
@@ -122,7 +123,7 @@ async def test_a_kill_loses_only_commits_since_the_last_flush(start: Any, tmp_pa
     async with Wire(await process.ready()) as wire:
         assert await wire.committed("g", "t") == 2
         assert (await wire.pull("t", 0)).max_offset == 3
-    events = [json.loads(line) for path in (tmp_path / "j").iterdir() for line in path.read_text().splitlines()]
+    events = journalled(tmp_path / "j")
     assert sorted(event["clean"] for event in events if event["event"] == "BOOT") == [False, False, True]
     assert {event["new"] for event in events if event["event"] == "OFF_SET"} == {2, 3}
 

@@ -1,7 +1,6 @@
 """Delayed messages and messages given back: they return when due, with what a consumer and an audit need."""
 
 import dataclasses
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from broker_wire import SMALL, Wire, a_run, broker_config, records_of, running, 
 from dejamq_broker.app import Broker
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.record import Record
+from journalled import journalled
 
 QUICK = {
     "store": dataclasses.replace(SMALL, message_delay_level=" ".join(["1s"] * 18)),
@@ -63,8 +63,7 @@ async def first_if_any(wire: Wire, topic: str) -> list[Record]:
 
 
 def appends(tmp_path: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for path in (tmp_path / "journal").iterdir() for line in path.read_text().splitlines()]
-    return [line for line in lines if line["event"] == "APPEND"]
+    return journalled(tmp_path / "journal", "APPEND")
 
 
 async def test_a_delayed_message_is_delivered_when_due_and_not_before(

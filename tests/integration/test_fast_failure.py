@@ -1,7 +1,6 @@
 """Overload over real connections: what is answered SYSTEM_BUSY is surely not stored, and what the SDK makes of it."""
 
 import asyncio
-import json
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from dejamq_proto.client_pb2 import UpdateOffsetRequest
 from dejamq_proto.codes import Code
 from dejamq_proto.common_pb2 import Caller, QueueKey
 from dejamq_proto.wire.messages import SendRun, SendRunResult
+from journalled import journalled
 from test_broker_slow_disk import SlowDisk
 
 STREAM = "/dejamq.v1.Send/SendStream"
@@ -54,8 +54,7 @@ def keep_the_loop(seconds: float) -> None:
 
 def stored(journal: Path) -> list[int]:
     """Numbers of the runs that were appended."""
-    events = (json.loads(line) for file in journal.glob("*.jsonl") for line in file.read_text().splitlines())
-    return [event["request_seq"] for event in events if event["event"] == "APPEND"]
+    return [event["request_seq"] for event in journalled(journal, "APPEND")]
 
 
 async def send_during_a_stall(broker: Broker, stand_still: Any) -> list[SendRunResult]:

@@ -1,5 +1,4 @@
 import asyncio
-import json
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.probe import state_of
 from dejamq_proto.wire.calling import call, dial
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from journalled import journalled
 
 IDENTITY = pb.BrokerIdentity(cluster="lab", broker_name="broker-a", address="127.0.0.1:10911", boot_id="b1")
 
@@ -212,7 +212,7 @@ async def test_the_journal_tells_who_came_and_went_and_what_was_answered(
     await clients[0].call("UnregisterBroker", pb.UnregisterBrokerRequest(broker=IDENTITY))
     await servers[0].close()
     journal = tmp_path / f"namesrv-namesrv-0-{servers[0].boot_id}.jsonl"
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    lines = journalled(journal)
     assert [line["event"] for line in lines] == ["STATE", "BROKER", "ROUTE", "BROKER", "STATE"]
     assert lines[0]["reason"] == "level=audit"
     assert [(line["change"], line["reason"]) for line in lines if line["event"] == "BROKER"] == [

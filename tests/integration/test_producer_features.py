@@ -1,7 +1,6 @@
 """A producer's settings and arguments, seen from brokers that do as they are told."""
 
 import asyncio
-import json
 import logging
 import sys
 from collections import deque
@@ -31,6 +30,7 @@ from dejamq import (
 )
 from dejamq_proto.records.compression import decompress
 from dejamq_proto.wire.messages import SendRun, SendRunResult
+from journalled import journalled
 from scripted_broker import (
     Answer,
     ScriptedBroker,
@@ -575,7 +575,7 @@ ENDINGS: list[tuple[list[Answer], bool]] = [
 def ends_in(directory: Path) -> list[dict[str, Any]]:
     """What the journal says of calls that failed."""
     (file,) = directory.iterdir()
-    return [line for line in map(json.loads, file.read_text().splitlines()) if line["event"] == "SEND_END"]
+    return journalled(file, "SEND_END")
 
 
 @pytest.mark.parametrize(("answers", "definite"), ENDINGS)

@@ -1,7 +1,6 @@
 """A producer and brokers that misbehave on cue: what is retried, what fails, and what the caller is told."""
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from dejamq import (
     SendTimeout,
 )
 from dejamq_proto.wire.messages import SendRun, SendRunResult
+from journalled import journalled
 from scripted_broker import (
     ScriptedNamesrv,
     accepted,
@@ -537,7 +537,7 @@ async def test_a_broker_that_appears_gets_a_heartbeat_and_one_that_breaks_gets_i
 
 def _events(directory: Path) -> list[dict[str, Any]]:
     (file,) = directory.iterdir()
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return journalled(file)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from dejamq_broker.store import read_note
 from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.tables.offsets import Position
 from ha_pair import QUICK, a_link, a_master, a_slave, following, same, send
+from journalled import journalled
 
 SOON: dict[str, Any] = {"slave_sync_interval_ms": 50, "flush_consumer_offset_interval_ms": 50}
 AT = Position("readers", "T", 0)
@@ -20,8 +21,7 @@ def offset(broker: Broker, at: Position = AT) -> int | None:
 
 
 def events(journal: Path, name: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for path in journal.glob("broker-*.jsonl") for line in path.read_text().splitlines()]
-    return [line for line in lines if line["event"] == name]
+    return journalled(journal, name, of="broker-*")
 
 
 async def test_a_slave_has_its_masters_topics_groups_offsets_and_progress(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from dejamq import BrokerUnavailable, DejamqError, Message, SimpleConsumer
 from dejamq_lab import Cluster
+from journalled import journalled
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -31,7 +31,7 @@ async def test_a_killed_broker_loses_no_popped_message_and_gives_none_twice_by_i
                     await one_round(consumer, seen, done)
             await killing
             assert await consumer.receive(timeout_ms=INVISIBLE_MS + 2_000, invisible_ms=INVISIBLE_MS) == []
-    lines = [line for path in cluster_journals(cluster) for line in lines_of(path)]
+    lines = [line for path in cluster_journals(cluster) for line in journalled(path)]
     popped = Counter(place for line in lines if line["event"] == "POP" for place in places(line))
     revived = [line for line in lines if line["event"] == "REVIVE"]
     assert set(popped.values()) == {1}, "a message was popped twice at one place (B9)"
@@ -72,10 +72,6 @@ async def kill_again_and_again(cluster: Cluster) -> None:
 
 def cluster_journals(cluster: Cluster) -> list[Path]:
     return sorted(Path(cluster.journal_dir).glob("broker-*.jsonl"))
-
-
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
 
 
 def places(line: dict[str, Any]) -> list[tuple[str, int, int]]:

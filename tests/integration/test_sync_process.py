@@ -3,9 +3,9 @@
 import signal
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 from dejamq_lab import Cluster
+from journalled import journalled
 from sync_cluster import cluster, script
 
 pytestmark = pytest.mark.process
@@ -37,8 +37,7 @@ def ended(here: Cluster, text: str, timeout_s: float = 40) -> list[str]:
 
 def closed_in_journal(here: Cluster, boot_id: str) -> bool:
     (path,) = here.journal_dir.glob(f"*{boot_id}.jsonl")
-    states = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    return any(line["event"] == "STATE" and line["state"] == "closed" for line in states)
+    return any(line["state"] == "closed" for line in journalled(path, "STATE"))
 
 
 def test_a_program_that_leaves_its_clients_open_ends_and_they_are_closed(here: Cluster) -> None:

@@ -1,7 +1,6 @@
 """Transactions from a producer's send to a consumer's handler, over real servers."""
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -30,6 +29,7 @@ from dejamq import (
     sync,
 )
 from dejamq_lab import Cluster
+from journalled import journalled
 from producer_site import Site, bodies_at
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
@@ -82,8 +82,7 @@ async def reading(cluster: Cluster, **settings: Any) -> AsyncIterator[Arrivals]:
 
 
 def events(cluster: Cluster, event: str) -> list[dict[str, Any]]:
-    lines = [line for path in cluster.journal_dir.glob("*.jsonl") for line in path.read_text().splitlines()]
-    return [found for found in map(json.loads, lines) if found["event"] == event]
+    return journalled(cluster.journal_dir, event)
 
 
 def own_words(cluster: Cluster) -> list[dict[str, Any]]:

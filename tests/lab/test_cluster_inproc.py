@@ -8,6 +8,7 @@ from dejamq import ConsumeFrom, Message, MessageModel, PushConsumer, ReceivedMes
 from dejamq_lab import Cluster, NotSupported
 from dejamq_lab.cluster.rpc_control import brokers, healthy, route, routed_brokers
 from dejamq_proto.codes import ConfigError
+from journalled import journalled
 
 
 async def test_it_is_ready_when_it_has_started(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ async def test_everybody_writes_a_journal_that_begins_and_ends(tmp_path: Path) -
         assert cluster.journal_dir == tmp_path / "journal"
     states: dict[str, list[Any]] = {}
     for path in cluster.journal_dir.iterdir():
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = journalled(path)
         states[lines[0]["role"]] = [lines[0]["state"], lines[-1]["state"]]
     assert states == {role: ["started", "closed"] for role in ("namesrv", "broker", "producer")}
 

@@ -1,5 +1,4 @@
 import asyncio
-import json
 import os
 import shutil
 import sys
@@ -12,6 +11,7 @@ from dejamq_lab import Cluster, ClusterFailed, NotSupported
 from dejamq_lab.cluster.background import process_born
 from dejamq_lab.cluster.process import ServerProcess
 from dejamq_lab.cluster.rpc_control import healthy, routed_brokers
+from journalled import journalled
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ async def test_a_terminated_broker_drains_and_can_be_started_again(cluster: Clus
     broker.terminate()
     broker.restart()
     await cluster.ready()
-    journals = [json.loads(path.read_text().splitlines()[-1]) for path in journals_of(cluster, "broker-broker-a")]
+    journals = [journalled(path)[-1] for path in journals_of(cluster, "broker-broker-a")]
     assert "closed" in [line.get("state") for line in journals]
 
 
@@ -106,7 +106,7 @@ async def test_every_fault_is_in_the_journal_before_and_after(cluster: Cluster) 
     pid = server(cluster, "broker-b").pid
     cluster.broker("broker-b").kill()
     (journal,) = journals_of(cluster, "harness-lab")
-    faults = [json.loads(line) for line in journal.read_text().splitlines() if '"FAULT"' in line]
+    faults = journalled(journal, "FAULT")
     assert [(f["kind"], f["target"], f["phase"], f["target_pid"]) for f in faults] == [
         ("kill", "broker-b", "begin", pid),
         ("kill", "broker-b", "end", pid),

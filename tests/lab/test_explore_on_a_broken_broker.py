@@ -3,7 +3,6 @@
 The judge is a quick one, which reads in the brokers' journals whether one place of a queue was given twice.
 """
 
-import json
 import mmap
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from dejamq_lab.scenario.script import steps
 from dejamq_lab.scenario.script.text import Scenario, read
 from dejamq_lab.scenario.stage.stages import Kind, fits
 from dejamq_lab.scenario.trial import trial
+from journalled import journalled
 
 pytestmark = pytest.mark.timeout(300)
 MOST_SEED, LOST_BYTES = 1000, 4096
@@ -67,16 +67,12 @@ def quick_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 def given_twice(journals: Path) -> int:
     """How many places of ordinary queues two messages have had."""
     seen: dict[tuple[Any, ...], set[str]] = {}
-    for path in journals.glob("broker-*.jsonl"):
-        for line in path.read_bytes().splitlines():
-            event = json.loads(line)
-            if event["event"] != "APPEND":
-                continue
-            columns = (event["queue_index"], event["queue_offsets"], event["unique_keys"])
-            for index, offset, key in zip(*columns, strict=True):
-                place = (event["broker_name"], event["topics"][index], event["queue_ids"][index], offset)
-                if place[1] == "orders":
-                    seen.setdefault(place, set()).add(key)
+    for event in journalled(journals, "APPEND", of="broker-*"):
+        columns = (event["queue_index"], event["queue_offsets"], event["unique_keys"])
+        for index, offset, key in zip(*columns, strict=True):
+            place = (event["broker_name"], event["topics"][index], event["queue_ids"][index], offset)
+            if place[1] == "orders":
+                seen.setdefault(place, set()).add(key)
     return sum(len(keys) > 1 for keys in seen.values())
 
 

@@ -1,7 +1,6 @@
 """A broker that was frozen for a while: what waited in its sockets is refused, goes elsewhere, and is stored once."""
 
 import asyncio
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from dejamq import Message
 from dejamq_lab import Cluster
 from dejamq_lab.cluster.process import ServerProcess
+from journalled import journalled
 
 pytestmark = pytest.mark.process
 
@@ -17,9 +17,7 @@ FROZEN_S, MESSAGES = 1.0, 40
 
 def stored(journal: Path) -> Counter[str]:
     """How often each message was appended, by its unique key."""
-    lines = (line for file in journal.glob("broker-*.jsonl") for line in file.read_text().splitlines())
-    appended = (event for event in map(json.loads, lines) if event["event"] == "APPEND")
-    return Counter(key for event in appended for key in event["unique_keys"])
+    return Counter(key for event in journalled(journal, "APPEND", of="broker-*") for key in event["unique_keys"])
 
 
 async def test_what_waited_for_a_frozen_broker_is_refused_and_stored_once_elsewhere(tmp_path: Path) -> None:

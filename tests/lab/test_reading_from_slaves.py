@@ -1,7 +1,6 @@
 """Consumers go on at a slave while the master is away, and go back to it."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ import pytest
 from dejamq import Admin, BrokerUnavailable, ConsumeFrom, DejamqError, Message, Producer
 from dejamq_lab import Cluster
 from dejamq_lab.cluster.rpc_control import runtime
+from journalled import journalled
 
 pytestmark = pytest.mark.process
 
@@ -49,11 +49,8 @@ async def copied(cluster: Cluster) -> None:
 
 def journal(directory: Path, name: str, event: str) -> list[dict[str, Any]]:
     """What this broker process wrote of its group's reading."""
-    found = []
-    for path in sorted((directory / "journal").glob(f"broker-{name}-*.jsonl")):
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        found += [line for line in lines if line["event"] == event and line["topic"] == "orders"]
-    return found
+    lines = journalled(directory / "journal", event, of=f"broker-{name}-*")
+    return [line for line in lines if line["topic"] == "orders"]
 
 
 def pulls(directory: Path, name: str) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Scenarios inside this process: a kill leaves there what it leaves of a process, and it strikes one part only."""
 
 import asyncio
-import json
 import subprocess
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -21,6 +20,7 @@ from dejamq_lab.scenario.script.text import Scenario, catalogue
 from dejamq_lab.scenario.stage.inproc import InProcessStage
 from dejamq_lab.scenario.stage.stages import Kind
 from dejamq_proto import failpoints
+from journalled import journalled
 
 SCENARIOS = catalogue()
 SEED = 3
@@ -35,8 +35,7 @@ class Left:
 
     def lines(self, role: str) -> list[Line]:
         """Those of all processes of this role, each in its order."""
-        files = sorted(self._journals.glob(f"{role}-*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+        return journalled(self._journals, of=f"{role}-*")
 
     def ended(self, role: str) -> dict[str, bool]:
         """Whether each of them said that it closed, by boot id."""

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from dejamq_lab.scenario.play import Play
 from dejamq_lab.scenario.run import ScenarioOutcome
 from dejamq_lab.scenario.script.text import catalogue
 from dejamq_lab.scenario.stage.process import ProcessStage
+from journalled import Line, journalled
 
 A, B = ([f"broker-{letter}:{number}" for number in range(3)] for letter in "ab")
-Line = dict[str, Any]
 
 
 def told(directory: Path) -> list[Line]:
@@ -21,11 +19,9 @@ def told(directory: Path) -> list[Line]:
 
 
 def _lines(directory: Path) -> Iterator[Line]:
-    for path in (directory / "cluster" / "journal").glob("*.jsonl"):
-        for text in path.read_bytes().splitlines():
-            line: Line = msgspec.json.decode(text)
-            if line.get("topic", "orders") == "orders" and line.get("group", "g") == "g":
-                yield line
+    for line in journalled(directory / "cluster" / "journal"):
+        if line.get("topic", "orders") == "orders" and line.get("group", "g") == "g":
+            yield line
 
 
 def between_cut_and_heal(lines: list[Line]) -> list[Line]:

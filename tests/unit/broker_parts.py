@@ -1,6 +1,5 @@
 """A broker's parts over a real, small store, without network: what the send, retry and pull paths decide."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from dejamq_broker.timer.rules import TimerRules
 from dejamq_proto.journal.writer import Journal, Level
 from dejamq_proto.records.record import Record, decode
 from dejamq_proto.wire.messages import SendRun, SendRunResult
+from journalled import journalled
 
 BORN_HOST = (0x0A000001, 4711)
 
@@ -120,8 +120,7 @@ class Parts:
         ]
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        lines = map(json.loads, (self.directory / "j.jsonl").read_text().splitlines())
-        return [line for line in lines if line["event"] == event]
+        return journalled(self.directory / "j.jsonl", event)
 
 
 @contextmanager

@@ -178,14 +178,6 @@ def context(link: FakeLink, directory: Path | None = None, level: str = "forensi
     return ConsumerContext("g", "me", config, journal, lambda: next(numbers), lambda name: link)
 
 
-def lines(directory: Path) -> list[dict[str, Any]]:
-    """Everything journalled so far, in order."""
-    found: list[dict[str, Any]] = []
-    for path in directory.glob("*.jsonl"):
-        found += [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    return found
-
-
 def owned_queue(start: int = 0, queue: MessageQueue = QUEUE) -> OwnedQueue:
     return OwnedQueue(1, queue, ProcessQueue(start), start)
 

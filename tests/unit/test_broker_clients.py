@@ -15,6 +15,7 @@ from dejamq_broker.tables.subscription_groups import SubscriptionGroup, Subscrip
 from dejamq_broker.tables.topics import TopicTable
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal.writer import Journal, Level
+from journalled import journalled
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -40,7 +41,7 @@ def clients_in(
 
 
 def events(directory: Path) -> list[tuple[str, str, str]]:
-    lines = map(json.loads, (directory / "j.jsonl").read_text().splitlines())
+    lines = journalled(directory / "j.jsonl")
     return [(line["client_id"], line.get("change", "list"), line.get("reason", "")) for line in lines]
 
 

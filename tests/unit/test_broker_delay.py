@@ -10,6 +10,7 @@ from dejamq_broker.deferred.delay_progress import DelayProgress
 from dejamq_broker.deferred.retry import next_try
 from dejamq_proto.journal.writer import Journal, Level
 from dejamq_proto.records.record import Record, decode, encode, encode_properties
+from journalled import journalled
 
 LEVELS = 18
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -91,7 +92,7 @@ async def test_what_was_read_at_the_start_is_journalled(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
     for name in ("delayOffset.json", "none.json"):
         delay_progress(tmp_path / name, journal).load()
-    lines = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()]
+    lines = journalled(tmp_path / "j.jsonl")
     told = [(line["event"], line["service"], line["source"], line["progress"]) for line in lines]
     assert told == [("PROGRESS_LOAD", "schedule", "main", '{"3":7}'), ("PROGRESS_LOAD", "schedule", "none", "{}")]
     journal.close()

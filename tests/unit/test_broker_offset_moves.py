@@ -13,6 +13,7 @@ from dejamq_broker.paths.rules import PullQuery
 from dejamq_broker.tables.offsets import Asker, Position
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal.writer import Journal, Level
+from journalled import journalled
 
 OPERATOR = Asker("admin", "boot-a", 1)
 MEMBER = Asker("c1", "boot-c", 1)
@@ -146,7 +147,7 @@ def test_until_somebody_pulls_commits_are_ignored_and_queries_answer_the_reset(m
 
 
 def ignored_and_set(moved: Moved) -> list[dict[str, Any]]:
-    lines = map(json.loads, (moved.parts.directory / "j.jsonl").read_text().splitlines())
+    lines = journalled(moved.parts.directory / "j.jsonl")
     return [line for line in lines if line["event"] in ("OFF_SET", "OFF_IGNORED")]
 
 
@@ -203,7 +204,7 @@ def test_a_broker_that_refuses_lower_offsets_keeps_what_its_queue_has(tmp_path: 
     for by in ("oneway", "piggyback", "release"):
         table.commit(at, 14, by=by, asker=MEMBER)
     assert table.get(at) == 15
-    told = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()][1:]
+    told = journalled(tmp_path / "j.jsonl")[1:]
     assert {(line["event"], line["old"], line["value"], line["why"]) for line in told} == {
         ("OFF_IGNORED", 15, 14, "lower")
     }
@@ -229,7 +230,7 @@ async def test_a_topic_or_group_that_ends_takes_its_offsets_along_also_on_disk(t
     assert table.forget(group="g") == 1
     await table.flush()
     assert json.loads((tmp_path / "o.json").read_text())["offsetTable"] == {}
-    gone = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()]
+    gone = journalled(tmp_path / "j.jsonl")
     assert [(line["topic"], line["old"], line["new"]) for line in gone if line.get("by") == "delete"] == [
         ("a", 1, -1), ("a", 5, -1), ("b", 5, -1),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from broker_tables import offset_table
 from dejamq_broker.tables.offsets import Asker, OffsetTable, Position
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal.writer import Journal, Level
+from journalled import journalled
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 AT = Position("g", "t", 3)
@@ -28,10 +29,6 @@ def table_in(directory: Path, journal: Path | None = None) -> OffsetTable:
     level = Level.FORENSIC if journal else Level.OFF
     lines = Journal(journal, role="broker", process="b", boot_id="x", level=level)
     return offset_table(directory / "consumerOffset.json", lines, lambda: 1000)
-
-
-def events(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +94,7 @@ async def test_the_journal_tells_old_and_new_and_what_was_flushed_and_loaded(tmp
     table.commit(AT, 4, by="piggyback")
     await table.flush()
     table_in(tmp_path, journal).load()
-    first, one, two, flushed, loaded = events(journal)
+    first, one, two, flushed, loaded = journalled(journal)
     assert (first["event"], first["source"]) == ("OFF_LOAD", "none")
     assert (one["old"], one["new"], one["by"], one["client_boot_id"], one["request_seq"]) == (-1, 9, "sync", "boot", 4)
     assert (two["old"], two["new"], two["by"]) == (9, 4, "piggyback")

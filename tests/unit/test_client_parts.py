@@ -1,6 +1,5 @@
 """Small parts of the SDK, each by itself: assignments, subscriptions, start rules, results, the send journal."""
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +25,7 @@ from dejamq.values.selectors import by_hash
 from dejamq_proto.journal.writer import Journal, Level
 from dejamq_proto.records.record import java_hash
 from dejamq_proto.wire.messages import SendRunResult
+from journalled import journalled
 
 Q0, Q1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -250,14 +250,14 @@ def flight(under_way: Sends) -> Flight:
     return Flight(BrokerBacklog("broker-a"), under_way, np.array([10] * len(under_way), "<u4"), 3, "h:1", 1.0)
 
 
-def journalled(directory: Path, business_key: str | None = None) -> tuple[SendJournal, Any]:
+def send_journal(directory: Path, business_key: str | None = None) -> tuple[SendJournal, Any]:
     path = directory / "p.jsonl"
     journal = Journal(path, role="producer", process="p", boot_id="p0", level=Level.FORENSIC)
-    return SendJournal(journal, "g", business_key), lambda: [json.loads(line) for line in path.read_text().splitlines()]
+    return SendJournal(journal, "g", business_key), lambda: journalled(path)
 
 
 def test_a_try_is_journalled_with_every_send_before_it_leaves(tmp_path: Path) -> None:
-    journal, lines = journalled(tmp_path)
+    journal, lines = send_journal(tmp_path)
     journal.leaving(flight(sends(1, 2)))
     (line,) = lines()
     assert (line["event"], line["request_seq"], line["broker_name"]) == ("SEND_TRY", 3, "broker-a")
@@ -272,7 +272,7 @@ def test_a_try_is_journalled_with_every_send_before_it_leaves(tmp_path: Path) ->
 def test_how_sends_were_made_is_told_once_where_it_is_the_same(
     tmp_path: Path, modes: list[str], told: list[str] | None
 ) -> None:
-    journal, lines = journalled(tmp_path)
+    journal, lines = send_journal(tmp_path)
     both = sends(1, 2)
     both.modes = modes
     journal.leaving(flight(both))
@@ -281,7 +281,7 @@ def test_how_sends_were_made_is_told_once_where_it_is_the_same(
 
 @pytest.mark.parametrize(("name", "expected"), [("order", ["o1"]), ("KEYS", ["k1"]), ("absent", [""])])
 def test_the_business_key_is_a_property_or_the_first_key(tmp_path: Path, name: str, expected: list[str]) -> None:
-    journal, lines = journalled(tmp_path, name)
+    journal, lines = send_journal(tmp_path, name)
     journal.leaving(flight(sends(1, keys=("k1", "k2"))))
     assert lines()[0]["business_keys"] == expected
 
@@ -290,20 +290,20 @@ def test_the_business_key_is_a_property_or_the_first_key(tmp_path: Path, name: s
     ("status", "outcome"), [(SendStatus.SEND_OK, "ok"), (SendStatus.FLUSH_DISK_TIMEOUT, "not_ok_status")]
 )
 def test_a_stored_run_is_journalled_by_how_well_it_is_kept(tmp_path: Path, status: SendStatus, outcome: str) -> None:
-    journal, lines = journalled(tmp_path)
+    journal, lines = send_journal(tmp_path)
     journal.stored(flight(sends(1)), status)
     assert lines()[0]["outcome"] == outcome
 
 
 def test_a_lost_run_is_journalled_with_code_and_certainty(tmp_path: Path) -> None:
-    journal, lines = journalled(tmp_path)
+    journal, lines = send_journal(tmp_path)
     journal.result(flight(sends(1)), SendTimeout("no answer"), "timeout")
     (line,) = lines()
     assert (line["outcome"], line["code"], line["definite"]) == ("timeout", Code.ACCESS_BROKER_TIMEOUT, False)
 
 
 def test_sends_that_surely_failed_are_told_apart_from_those_that_may_be_stored(tmp_path: Path) -> None:
-    journal, lines = journalled(tmp_path)
+    journal, lines = send_journal(tmp_path)
     maybe_stored = sends(2)
     maybe_stored.indefinite = True
     for failed in (sends(1), maybe_stored):

@@ -1,6 +1,5 @@
 """The time of day of a process, how it is made to jump, and what ages are counted by."""
 
-import json
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.failpoints import Failpoints, arm
 from dejamq_proto.journal.events import Gap
 from dejamq_proto.journal.writer import open_journal
+from journalled import journalled
 
 JUMP_MS = 130_000
 
@@ -76,7 +76,7 @@ def test_the_journal_tells_of_a_jump_before_the_line_that_follows_from_it(armed:
     journal.write(Gap(missing_ms=3))
     journal.close()
     assert journal.path is not None
-    lines = [json.loads(line) for line in journal.path.read_text().splitlines()]
+    lines = journalled(journal.path)
     assert [line["event"] for line in lines] == ["GAP", "CLOCK", "GAP", "GAP"]
     assert [line["seq"] for line in lines] == [1, 2, 3, 4]
     assert abs(lines[1]["jumped_ms"] + JUMP_MS) < 1000

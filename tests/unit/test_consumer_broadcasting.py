@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import QUEUE, FakeLink, context, dispatching, lines, owned_queue, received, until
+from consumer_fakes import QUEUE, FakeLink, context, dispatching, owned_queue, received, until
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.rebalance.broadcasting import LocalOffsetStore, NoSendBack, everything, stable_client_id
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
@@ -14,6 +14,7 @@ from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.config import ConsumerConfig
 from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import ConfigError
+from journalled import journalled
 
 OTHER = MessageQueue("orders", "broker-a", 1)
 
@@ -30,7 +31,7 @@ def at(offset: int, queue: MessageQueue = QUEUE) -> OwnedQueue:
 
 
 def persists(directory: Path) -> list[tuple[Any, ...]]:
-    told = [line for line in lines(directory) if line["event"] == "PERSIST"]
+    told = [line for line in journalled(directory) if line["event"] == "PERSIST"]
     return [(line["value"], line["reason"], line.get("outcome", "sent")) for line in told]
 
 
@@ -59,7 +60,7 @@ async def test_the_journal_says_which_file_a_start_has_read(tmp_path: Path) -> N
         again, _ = offset_store(tmp_path)
         await again.open()
         again.close()
-        told.append([(line["source"], line["entries"]) for line in lines(tmp_path) if line["event"] == "OFF_LOAD"][-1])
+        told.append([(line["source"], line["entries"]) for line in journalled(tmp_path, "OFF_LOAD")][-1])
     assert told == [("main", 1), ("bak", 1), ("none", 0)]
 
 
@@ -135,7 +136,7 @@ async def test_a_message_that_fails_is_journalled_and_dropped(tmp_path: Path) ->
         dispatcher.submit(owned, received(owned, 5))
         await until(lambda: owned.process_queue.commit_offset == 6)
     assert (link.sent_back, link.sent) == ([], [])
-    told = [(line["path"], line["outcome"]) for line in lines(tmp_path) if line["event"] == "SENDBACK"]
+    told = [(line["path"], line["outcome"]) for line in journalled(tmp_path, "SENDBACK")]
     assert told == [("none", "dropped")]
 
 

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import RAISED, FakeLink, context, dispatching, lines, owned_queue, received, until
+from consumer_fakes import RAISED, FakeLink, context, dispatching, owned_queue, received, until
 from dejamq.handling.results import DONE
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.handlers import BatchResult, ConsumeStatus, DeadLetter, RetryLater
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import BrokerUnavailable
+from journalled import journalled
 
 RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
 
@@ -99,7 +100,7 @@ async def test_a_result_after_the_queue_was_dropped_counts_for_nothing(tmp_path:
         owned.process_queue.dropped = True
         go_on.set()
     assert owned.process_queue.commit_offset is None
-    result = lines(tmp_path)[-1]
+    result = journalled(tmp_path)[-1]
     assert (result["event"], result["status"], result["pq_dropped"]) == ("RESULT", "success", True)
 
 
@@ -167,7 +168,7 @@ async def test_a_cancelled_handler_neither_acknowledges_nor_counts_a_try(tmp_pat
         await entered.wait()
         dispatcher.hurry()
     assert (owned.process_queue.commit_offset, link.sent_back) == (None, [])
-    assert lines(tmp_path)[-1]["status"] == "cancelled"
+    assert journalled(tmp_path)[-1]["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("batch_size", [0, 1])
@@ -189,7 +190,7 @@ async def test_whatever_a_handler_raises_is_a_failed_try_that_is_logged(
         await until(lambda: owned.process_queue.commit_offset == 6)
     (request,) = link.sent_back
     assert (request.delay_level, request.log_offset) == (0, 500)
-    assert [line["status"] for line in lines(tmp_path) if line["event"] == "RESULT"] == ["exception"]
+    assert [line["status"] for line in journalled(tmp_path, "RESULT")] == ["exception"]
     assert "handler_failed" in caplog.text
 
 
@@ -278,7 +279,7 @@ async def test_a_batch_may_acknowledge_its_first_messages_only(tmp_path: Path) -
         dispatcher.submit(owned, received(owned, *range(4)))
         await until(lambda: owned.process_queue.commit_offset == 4)
     assert [request.log_offset for request in link.sent_back] == [200, 300]
-    done, failed = [line for line in lines(tmp_path) if line["event"] == "RESULT"]
+    done, failed = journalled(tmp_path, "RESULT")
     assert (done["status"], done["mem_off"], done["delivery_ids"]) == ("success", 2, [1, 2])
     assert (failed["status"], failed["mem_off"], failed["delivery_ids"]) == ("reconsume", 2, [3, 4])
 
@@ -295,7 +296,7 @@ async def test_a_retried_message_goes_to_the_handler_of_its_first_topic(tmp_path
         dispatcher.submit(owned, messages)
         await until(lambda: seen)
     assert seen == [("orders", 1)]
-    deliver = lines(tmp_path)[0]
+    deliver = journalled(tmp_path)[0]
     assert (deliver["reconsume_times"], deliver["origin_ids"], deliver["topic"]) == ([1], ["ABC"], "%RETRY%g")
 
 
@@ -305,7 +306,7 @@ async def test_forensic_journals_the_delivery_before_its_handler_and_the_result_
     before: list[list[str]] = []
 
     async def handler(message: ReceivedMessage) -> None:
-        before.append([line["event"] for line in lines(tmp_path)])
+        before.append([line["event"] for line in journalled(tmp_path)])
         assert message.delivery_id == f"b00-{message.queue_offset + 1}"
 
     owned = owned_queue()
@@ -313,7 +314,7 @@ async def test_forensic_journals_the_delivery_before_its_handler_and_the_result_
         dispatcher.submit(owned, received(owned, 0, 1, KEYS="order-1 other"))
         await until(lambda: owned.process_queue.commit_offset == 2)
     assert before == [["DELIVER"], ["DELIVER", "RESULT", "DELIVER"]]
-    deliver, result = lines(tmp_path)[:2]
+    deliver, result = journalled(tmp_path)[:2]
     assert deliver["unique_keys"] == [f"{0:032X}"]
     assert (deliver["store_hosts"], deliver["business_keys"]) == (["127.0.0.1:10911"], ["order-1"])
     assert (result["status"], result["mem_off"], result["delivery_ids"]) == ("success", 1, [1])
@@ -328,7 +329,7 @@ async def test_audit_gathers_deliveries_and_results_of_a_queue_into_runs(tmp_pat
     async with dispatching(handler, directory=tmp_path, level="audit", workers=1) as dispatcher:
         dispatcher.submit(owned, received(owned, *range(10)))
         await until(lambda: owned.process_queue.commit_offset == 10)
-    told = [(line["event"], len(line["delivery_ids"]), line.get("mem_off")) for line in lines(tmp_path)]
+    told = [(line["event"], len(line["delivery_ids"]), line.get("mem_off")) for line in journalled(tmp_path)]
     assert told == [
         ("DELIVER", 8, None), ("RESULT", 7, 7), ("RESULT", 1, 7), ("SENDBACK", 1, None),
         ("DELIVER", 2, None), ("RESULT", 2, 10),
@@ -346,7 +347,7 @@ async def test_audit_gathers_batches_and_says_how_large_each_was(tmp_path: Path)
         await until(lambda: owned.process_queue.commit_offset == 11)
     told = [
         (line["event"], line["delivery_ids"], line.get("batch_id"), line.get("batch_sizes"), line.get("status"))
-        for line in lines(tmp_path)
+        for line in journalled(tmp_path)
         if line["event"] != "SENDBACK"
     ]
     assert told == [
@@ -366,7 +367,8 @@ async def test_forensic_has_a_line_for_each_batch_and_each_result_of_one(tmp_pat
         dispatcher.submit(owned, received(owned, *range(4)))
         await until(lambda: owned.process_queue.commit_offset == 4)
     told = [
-        (line["event"], line["delivery_ids"], line.get("batch_id"), line.get("mem_off")) for line in lines(tmp_path)
+        (line["event"], line["delivery_ids"], line.get("batch_id"), line.get("mem_off"))
+        for line in journalled(tmp_path)
     ]
     assert told == [
         ("DELIVER", [1, 2], 1, None), ("RESULT", [1, 2], None, 2), ("DELIVER", [3, 4], 2, None),
@@ -384,7 +386,9 @@ async def test_batches_and_single_messages_of_a_queue_are_told_in_lines_of_their
     deliveries.enter(owned, messages[6])
     deliveries.close()
     made.journal.flush()
-    told = [(line["delivery_ids"], line.get("batch_id", 0), line.get("batch_sizes", [])) for line in lines(tmp_path)]
+    told = [
+        (line["delivery_ids"], line.get("batch_id", 0), line.get("batch_sizes", [])) for line in journalled(tmp_path)
+    ]
     assert told == [([1], 0, []), ([2, 3, 4, 5, 6], 1, [2, 3]), ([7], 0, [])]
 
 
@@ -400,7 +404,7 @@ async def test_what_was_gathered_as_done_counted_although_its_queue_is_dropped_b
     owned.process_queue.dropped = True
     deliveries.dropped(owned, "unsubscribed")
     made.journal.flush()
-    told = [(line["event"], line.get("pq_dropped", False), line.get("mem_off")) for line in lines(tmp_path)]
+    told = [(line["event"], line.get("pq_dropped", False), line.get("mem_off")) for line in journalled(tmp_path)]
     assert told == [("DELIVER", False, None), ("RESULT", False, 1), ("PQ_DROP", False, 1)]
 
 
@@ -418,7 +422,7 @@ async def test_a_result_that_is_thrown_away_comes_after_what_every_other_queue_w
     deliveries.end(lost, [message], DONE)
     deliveries.close()
     made.journal.flush()
-    told = [(line["event"], line["pq_id"], line.get("pq_dropped", False)) for line in lines(tmp_path)]
+    told = [(line["event"], line["pq_id"], line.get("pq_dropped", False)) for line in journalled(tmp_path)]
     assert told == [("DELIVER", 1, False), ("PQ_DROP", 1, False), ("DELIVER", 2, False), ("RESULT", 1, True)]
 
 
@@ -428,7 +432,7 @@ async def test_gathered_lines_reach_the_file_by_themselves(tmp_path: Path) -> No
     owned = owned_queue()
     async with dispatching(handler, directory=tmp_path, level="audit") as dispatcher:
         dispatcher.submit(owned, received(owned, 0))
-        await until(lambda: [line["event"] for line in lines(tmp_path)] == ["DELIVER", "RESULT"])
+        await until(lambda: [line["event"] for line in journalled(tmp_path)] == ["DELIVER", "RESULT"])
 
 
 @pytest.mark.parametrize(("tries", "level", "sent"), [(None, 0, 0), (5, 0, 5), (0, -1, 0)])
@@ -461,5 +465,5 @@ async def test_a_send_back_cut_off_by_the_end_is_told_to_the_journal(tmp_path: P
         dispatcher.submit(owned, received(owned, 0))
         await entered.wait()
         dispatcher.hurry()
-    assert lines(tmp_path)[-1]["outcome"] == "indefinite"
+    assert journalled(tmp_path)[-1]["outcome"] == "indefinite"
     assert owned.process_queue.commit_offset is None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, Seen, a_fetcher, answer, context, lines, owned_queue, stored, until
+from consumer_fakes import FakeLink, Seen, a_fetcher, answer, context, owned_queue, stored, until
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.fetcher import Fetcher, GivingUp
@@ -15,6 +15,7 @@ from dejamq.receiving.received import ReceivedMessage
 from dejamq_proto.codes import BrokerUnavailable, Code
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire.messages import PullAnswer
+from journalled import journalled
 
 
 class Sink(list[ReceivedMessage]):
@@ -137,7 +138,7 @@ async def test_a_pull_carries_the_commit_along_once_there_is_one(tmp_path: Path)
         owned.process_queue.finish(1)
         await until(lambda: link.pulls[-1].commit_offset == 2)
     assert not link.pulls[0].HasField("commit_offset")
-    persists = [line for line in lines(tmp_path) if line["event"] == "PERSIST"]
+    persists = journalled(tmp_path, "PERSIST")
     assert {(line["reason"], line["value"]) for line in persists} == {("piggyback", 1), ("piggyback", 2)}
     seqs = {request.caller.seq for request in link.pulls if request.HasField("commit_offset")}
     assert {line["request_seq"] for line in persists} == seqs
@@ -337,7 +338,7 @@ async def test_a_run_that_reaches_the_process_queue_is_journalled(tmp_path: Path
     link.records = [stored(0), stored(1)]
     async with fetching(link, owned, directory=tmp_path) as (_, sink):
         await until(lambda: sink)
-    (handout,) = (line for line in lines(tmp_path) if line["event"] == "HANDOUT")
+    (handout,) = (line for line in journalled(tmp_path, "HANDOUT"))
     assert (handout["first_offset"], handout["last_offset"], handout["count"]) == (0, 1, 2)
 
 
@@ -346,4 +347,4 @@ async def test_without_a_journal_nothing_is_written(tmp_path: Path) -> None:
     link.records = [stored(0)]
     async with fetching(link, owned, directory=tmp_path, level="off") as (_, sink):
         await until(lambda: sink)
-    assert not lines(tmp_path)
+    assert not journalled(tmp_path)

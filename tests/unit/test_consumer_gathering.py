@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, received
+from consumer_fakes import FakeLink, context, received
 from dejamq.receiving import deliveries
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.process_queue import ProcessQueue
 from dejamq.values.message import MessageQueue
+from journalled import journalled
 
 
 def succeeded(told: Deliveries, number: int) -> None:
@@ -28,8 +29,8 @@ async def test_what_hundreds_of_queues_have_gathered_is_written_when_it_is_much_
     for number in range(12):
         succeeded(told, number)
         made.journal.flush()
-        written.append(sum(line["event"] == "RESULT" for line in lines(tmp_path)))
+        written.append(sum(line["event"] == "RESULT" for line in journalled(tmp_path)))
     assert written == [0, 0, 0, 0, 5, 5, 5, 5, 5, 10, 10, 10]
     told.close()
     made.journal.close()
-    assert [line["queue_id"] for line in lines(tmp_path) if line["event"] == "DELIVER"] == list(range(12))
+    assert [line["queue_id"] for line in journalled(tmp_path, "DELIVER")] == list(range(12))

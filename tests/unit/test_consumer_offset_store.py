@@ -2,10 +2,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, owned_queue
+from consumer_fakes import FakeLink, context, owned_queue
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.offset_store import RemoteOffsetStore
 from dejamq_proto.codes import BrokerUnavailable, SendTimeout
+from journalled import journalled
 
 
 def offset_store(link: FakeLink, directory: Path) -> RemoteOffsetStore:
@@ -14,7 +15,7 @@ def offset_store(link: FakeLink, directory: Path) -> RemoteOffsetStore:
 
 
 def persists(directory: Path) -> list[tuple[Any, ...]]:
-    return [(line["value"], line["reason"], line.get("outcome", "sent")) for line in lines(directory)]
+    return [(line["value"], line["reason"], line.get("outcome", "sent")) for line in journalled(directory)]
 
 
 async def test_absent_is_none_and_failure_is_an_exception(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, a_fetcher, context, lines, until
+from consumer_fakes import FakeLink, a_fetcher, context, until
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
 from dejamq.rebalance.plan import SharedQueues
@@ -20,6 +20,7 @@ from dejamq.values.message import MessageQueue
 from dejamq_proto.allocation import averagely
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, RouteNotFound
 from dejamq_proto.wire.messages import PullAnswer
+from journalled import journalled
 from msgspec.structs import replace
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
@@ -97,7 +98,7 @@ async def test_when_another_member_comes_its_share_is_committed_and_let_go(tmp_p
         assert here.queue_ids == [0, 1]
     committed = here.link.committed
     assert committed == {("orders", 2): 50, ("orders", 3): 50}
-    told = [(line["event"], line.get("queue_id")) for line in lines(tmp_path)]
+    told = [(line["event"], line.get("queue_id")) for line in journalled(tmp_path)]
     second = told[[number for number, line in enumerate(told) if line[0] == "ASSIGN"][2] :]
     assert [event for event in second if event[1] in (2, 3)] == [
         ("PQ_DROP", 2), ("PQ_DROP", 3), ("PERSIST", 2), ("PERSIST", 3)
@@ -233,7 +234,7 @@ async def test_an_unsubscribed_topic_is_dropped_without_a_commit(tmp_path: Path)
         here.subscriptions.remove("orders")
         await here.rebalancer.round()
         assert (here.queue_ids, here.link.committed) == ([], {})
-    assert {line["reason"] for line in lines(tmp_path) if line["event"] == "PQ_DROP"} == {"unsubscribed"}
+    assert {line["reason"] for line in journalled(tmp_path) if line["event"] == "PQ_DROP"} == {"unsubscribed"}
 
 
 async def test_a_corrected_offset_is_committed_and_the_queue_opened_there(tmp_path: Path) -> None:
@@ -245,7 +246,7 @@ async def test_a_corrected_offset_is_committed_and_the_queue_opened_there(tmp_pa
         await until(lambda: here.rebalancer.assignment.owned[ORDERS[0]].dropped)
         await here.rebalancer.round()
         assert here.rebalancer.assignment.owned[ORDERS[0]].next_offset == 20
-    drop = next(line for line in lines(tmp_path) if line["event"] == "PQ_DROP")
+    drop = next(line for line in journalled(tmp_path, "PQ_DROP"))
     assert (drop["reason"], here.link.committed["orders", 0]) == ("illegal", 20)
 
 
@@ -444,10 +445,10 @@ async def test_a_round_says_what_it_saw(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.link.members = ["you", "me"]
         await here.rebalancer.round()
-    line = next(line for line in lines(tmp_path) if line["event"] == "ASSIGN" and line["topic"] == "orders")
+    line = next(line for line in journalled(tmp_path) if line["event"] == "ASSIGN" and line["topic"] == "orders")
     assert (line["members"], line["queues"], line["strategy"]) == (
         ["me", "you"], ["broker-a:0", "broker-a:1"], "averagely"
     )  # fmt: skip
     assert (line["namesrv"], line["route_digest"], line["broker_name"]) == ("127.0.0.1:9876", "digest", "broker-a")
-    opened = next(line for line in lines(tmp_path) if line["event"] == "PQ_OPEN")
+    opened = next(line for line in journalled(tmp_path, "PQ_OPEN"))
     assert (opened["start_offset"], opened["source"]) == (0, "first")

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, dispatching, lines, owned_queue, received, until
+from consumer_fakes import FakeLink, dispatching, owned_queue, received, until
 from dejamq.receiving.handlers import DeadLetter, RetryLater
 from dejamq.receiving.received import ReceivedMessage
 from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
 from dejamq_proto.records.record import Record, decode
+from journalled import journalled
 
 LATER_S = 1_000.0
 """After every time-out of these tests."""
@@ -39,7 +40,7 @@ async def test_a_message_whose_send_back_failed_is_sent_to_the_retry_topic_by_th
         "ORIGIN_MESSAGE_ID": f"{5:032X}", "RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "9", "DELAY": "5",
         "DEAD_LETTER_REASON": "ValueError: no such customer",
     }  # fmt: skip
-    told = [(line["path"], line["outcome"]) for line in lines(tmp_path) if line["event"] == "SENDBACK"]
+    told = [(line["path"], line["outcome"]) for line in journalled(tmp_path, "SENDBACK")]
     assert told == [("rpc", "failed" if error.definite else "indefinite"), ("fallback", "ok")]
 
 
@@ -81,7 +82,7 @@ async def test_a_message_that_nobody_takes_is_tried_here_again_with_its_tries_co
         await until(lambda: owned.process_queue.commit_offset == 6)
     assert times[:3] == [0, 1, 2]
     assert sent(link)[0].reconsume_times == len(times)
-    kinds = [line.get("kind", "first") for line in lines(tmp_path) if line["event"] == "DELIVER"]
+    kinds = [line.get("kind", "first") for line in journalled(tmp_path, "DELIVER")]
     assert kinds == ["first"] + ["local_retry"] * (len(times) - 1)
 
 
@@ -113,7 +114,7 @@ async def test_a_message_whose_handler_takes_too_long_is_sent_back_while_it_runs
         handler.go_on.set()
     (request,) = link.sent_back
     assert (request.delay_level, request.log_offset, request.delivery_ref) == (3, 0, "b00:1")
-    told = [(line["event"], line.get("outcome"), line.get("reason")) for line in lines(tmp_path)]
+    told = [(line["event"], line.get("outcome"), line.get("reason")) for line in journalled(tmp_path)]
     assert told[-2:] == [("SENDBACK", "ok", "expired"), ("RESULT", None, None)]
 
 
@@ -125,7 +126,7 @@ async def test_the_journal_tells_an_expired_message_on_the_way_of_the_clients_ow
         await until(lambda: handler.entered)
         await dispatcher.overdue.sweep([owned], time.monotonic() + LATER_S)
         handler.go_on.set()
-    told = [(line["path"], line["outcome"], line["reason"]) for line in lines(tmp_path) if line["event"] == "SENDBACK"]
+    told = [(line["path"], line["outcome"], line["reason"]) for line in journalled(tmp_path, "SENDBACK")]
     assert told == [("rpc", "failed", "gone"), ("fallback", "ok", "expired")]
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from consumer_fakes import dispatching, lines, owned_queue, received, until
+from consumer_fakes import dispatching, owned_queue, received, until
 from dejamq.net.waits import before_each_suspension
 from dejamq.receiving.delivery_columns import Stretches
 from dejamq.receiving.received import ReceivedMessage
 from dejamq_proto.records.json_columns import Listed
 from hypothesis import given
 from hypothesis import strategies as st
+from journalled import journalled
 
 
 def read(listed: Listed) -> list[Any]:
@@ -92,11 +93,11 @@ async def test_a_handler_that_waits_leaves_nothing_unsettled_behind(tmp_path: Pa
         dispatcher.submit(owned, received(owned, *range(10)))
         await until(lambda: owned.process_queue.in_flight)
         assert (owned.process_queue.in_flight, owned.process_queue.commit_offset, len(owned.process_queue)) == (1, 5, 5)
-        await until(lambda: len(lines(tmp_path)) == 2)
-        entered, ended = lines(tmp_path)
+        await until(lambda: len(journalled(tmp_path)) == 2)
+        entered, ended = journalled(tmp_path)
         assert (entered["event"], entered["queue_offsets"]) == ("DELIVER", [0, 1, 2, 3, 4, 5])
         assert (ended["event"], ended["queue_offsets"], ended["mem_off"]) == ("RESULT", [0, 1, 2, 3, 4], 5)
         go_on.set()
         await until(lambda: owned.process_queue.commit_offset == 10)
     assert owned.process_queue.in_flight == 0
-    assert [line["queue_offsets"] for line in lines(tmp_path)[2:]] == [[6, 7, 8, 9], [5, 6, 7, 8, 9]]
+    assert [line["queue_offsets"] for line in journalled(tmp_path)[2:]] == [[6, 7, 8, 9], [5, 6, 7, 8, 9]]

@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from broker_tables import offset_table
 from dejamq_broker.members.handover import FORMER_OWNERS, ClaimTable, QueueWish
@@ -12,6 +11,7 @@ from dejamq_broker.members.handover_service import Handovers, Returned
 from dejamq_broker.members.locks import QueueAt
 from dejamq_broker.tables.offsets import Asker, OffsetTable, Position
 from dejamq_proto.journal.writer import Journal, Level, open_journal
+from journalled import journalled
 
 LIFE_MS = 60_000
 FIRST, SECOND = QueueAt("orders", 0), QueueAt("orders", 1)
@@ -245,4 +245,4 @@ def test_the_journal_proves_that_a_queue_was_released_before_it_was_given_to_the
 
 def _lines(directory: Path) -> list[dict[str, Any]]:
     (path,) = directory.glob("*.jsonl")
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    return journalled(path)

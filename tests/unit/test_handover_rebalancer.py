@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, a_fetcher, context, lines, until
+from consumer_fakes import FakeLink, a_fetcher, context, until
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.net.broker import Claimed
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
@@ -23,6 +23,7 @@ from dejamq.values.message import MessageQueue
 from dejamq_proto.allocation import averagely
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, SendTimeout
 from dejamq_proto.wire.messages import Key
+from journalled import journalled
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -113,7 +114,7 @@ async def test_a_queue_is_opened_with_the_generation_of_its_claim(tmp_path: Path
     async with bench(tmp_path) as here:
         assert here.owned(0).generation == here.claims.held[ORDERS[0]].generation > 0
         generation = here.owned(0).generation
-    opened = [line for line in lines(tmp_path) if line["event"] == "PQ_OPEN" and line["topic"] == "orders"]
+    opened = [line for line in journalled(tmp_path) if line["event"] == "PQ_OPEN" and line["topic"] == "orders"]
     assert [line["generation"] for line in opened] == [generation] * 4
 
 
@@ -133,7 +134,9 @@ async def test_a_lost_queue_is_drained_then_dropped_then_released_with_its_offse
         assert here.released() == {2: 0, 3: 1}
         assert await here.rebalancer.round()
         assert here.queue_ids == [0, 1]
-    events = [line["event"] for line in lines(tmp_path) if line.get("queue_id") == 3 and line["event"] != "PQ_OPEN"]
+    events = [
+        line["event"] for line in journalled(tmp_path) if line.get("queue_id") == 3 and line["event"] != "PQ_OPEN"
+    ]
     assert events == ["PQ_DROP", "PERSIST"]
 
 
@@ -198,7 +201,7 @@ async def test_a_release_is_tried_again_until_the_broker_answers(tmp_path: Path)
         await here.share()
 
         def outcomes() -> list[str]:
-            told = [line for line in lines(tmp_path) if line["event"] == "PERSIST" and line["queue_id"] == 3]
+            told = [line for line in journalled(tmp_path) if line["event"] == "PERSIST" and line["queue_id"] == 3]
             return [line.get("outcome", "sent") for line in told]
 
         await until(lambda: len(outcomes()) >= 6)
@@ -214,7 +217,7 @@ async def test_at_the_end_a_broker_that_does_not_answer_is_asked_three_times(tmp
         here.link.refuse["release"] = GONE
         await here.rebalancer.release_all("shutdown")
         assert here.queue_ids == []
-    tried = [line for line in lines(tmp_path) if line["event"] == "PERSIST" and line.get("outcome") == "failed"]
+    tried = [line for line in journalled(tmp_path) if line["event"] == "PERSIST" and line.get("outcome") == "failed"]
     assert len(tried) == 15
 
 
@@ -301,7 +304,7 @@ async def test_a_queue_that_another_member_has_by_now_is_let_go_and_its_progress
         assert not await here.rebalancer.round()
         assert here.queue_ids == [0, 1, 3]
         assert (here.link.released, here.link.committed) == ([], {})
-    dropped = [line for line in lines(tmp_path) if line["event"] == "PQ_DROP"]
+    dropped = journalled(tmp_path, "PQ_DROP")
     assert [(line["queue_id"], line["reason"]) for line in dropped] == [(2, "claim_lost")]
 
 

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from dejamq_proto.journal import beside, events
 from dejamq_proto.journal.writer import Journal, Level, journal_name, new_boot_id, open_journal
+from journalled import journalled
 
 
 def lines(journal: Journal) -> list[dict[str, Any]]:
     assert journal.path is not None
-    return [json.loads(line) for line in journal.path.read_text().splitlines()]
+    return journalled(journal.path)
 
 
 def journal_in(path: Path, level: str, max_bytes: int = 1 << 30) -> Journal:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from consumer_fakes import QUEUE, FakeLink, context, lines, received
+from consumer_fakes import QUEUE, FakeLink, context, received
 from dejamq.lite.shelf import Shelf, polled
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.process_queue import FlowLimits
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import MessageQueue
+from journalled import journalled
 
 OTHER = MessageQueue("orders", "broker-a", 1)
 
@@ -99,7 +100,7 @@ def test_a_lost_queue_hands_out_nothing_and_what_is_in_hand_of_it_counts_for_not
     assert here.take(2) == []
     here.shelf.settle()
     assert len(owned.process_queue) == 3
-    assert [line["pq_dropped"] for line in lines(tmp_path) if line["event"] == "RESULT"] == [True]
+    assert [line["pq_dropped"] for line in journalled(tmp_path, "RESULT")] == [True]
 
 
 def test_messages_of_lost_queues_are_let_go_when_another_queue_comes() -> None:
@@ -156,7 +157,7 @@ def test_a_poll_and_what_follows_it_are_in_the_journal(tmp_path: Path) -> None:
     here.shelf.settle()
     here.shelf.take(2)
     here.shelf.settle()
-    told = [line for line in lines(tmp_path) if line["event"] in ("DELIVER", "RESULT")]
+    told = [line for line in journalled(tmp_path) if line["event"] in ("DELIVER", "RESULT")]
     assert [line["event"] for line in told] == ["DELIVER", "RESULT", "DELIVER", "RESULT"]
     assert {line["kind"] for line in told[::2]} == {"poll"}
     assert [line["mem_off"] for line in told[1::2]] == [2, 3]

@@ -1,7 +1,6 @@
 """What a name server decides and journals behind its door: who may register, order topics, expiry, cluster info."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from dejamq_namesrv.routes import RouteTable
 from dejamq_namesrv.topology import BrokerIdentity, RegisteredTopic, TopicTableVersion
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal.writer import Journal, Level
+from journalled import journalled
 
 V1, V2 = TopicTableVersion(0, 1, 1), TopicTableVersion(0, 2, 2)
 A = BrokerIdentity("lab", "broker-a", 0, "10.0.0.1:10911", "boot-a")
@@ -42,11 +42,10 @@ class Behind:
         return self.registry.register(identity, configs, version, timeout_ms).master_address
 
     def told(self) -> list[tuple[str, str, str]]:
-        lines = map(json.loads, self.path.read_text().splitlines())
-        return [(line["broker_name"], line["change"], line["reason"]) for line in lines if line["event"] == "BROKER"]
+        return [(line["broker_name"], line["change"], line["reason"]) for line in journalled(self.path, "BROKER")]
 
     def routes_told(self) -> list[dict[str, Any]]:
-        return [line for line in map(json.loads, self.path.read_text().splitlines()) if line["event"] == "ROUTE"]
+        return journalled(self.path, "ROUTE")
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines
+from consumer_fakes import FakeLink, context
 from dejamq.rebalance.locks import QueueLocks
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.process_queue import ProcessQueue
 from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.wire.messages import Key
+from journalled import journalled
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 
@@ -122,7 +123,9 @@ async def test_a_queue_without_a_handler_is_unlocked_at_once(tmp_path: Path) -> 
     await bench.locks.give_up(await bench.open(*QUEUES[:2]))
     assert bench.link.unlocked == keys(0, 1)
     bench.context.journal.close()
-    told = [(line["event"], line["queue_id"], line["pq_id"], line.get("forced", False)) for line in lines(tmp_path)]
+    told = [
+        (line["event"], line["queue_id"], line["pq_id"], line.get("forced", False)) for line in journalled(tmp_path)
+    ]
     assert told == [("UNLOCK", 0, 1, False), ("UNLOCK", 1, 2, False)]
 
 
@@ -149,7 +152,7 @@ async def test_a_handler_that_runs_on_for_longer_loses_the_lock_by_force(tmp_pat
     await bench.locks.give_up_leaving()
     assert bench.link.unlocked == keys(0)
     bench.context.journal.close()
-    assert [line["forced"] for line in lines(tmp_path)] == [True]
+    assert [line["forced"] for line in journalled(tmp_path)] == [True]
 
 
 async def test_a_lock_that_a_late_renewal_took_again_is_given_back_again() -> None:
@@ -197,5 +200,5 @@ async def test_locks_that_are_given_back_at_once_are_journalled_with_their_owner
     one, other = await bench.open(*QUEUES[:2])
     other.locked_at_s = None
     bench.locks.unlock_owned([one, other])
-    assert [(line["event"], line["queue_id"], line["pq_id"]) for line in lines(tmp_path)] == [("UNLOCK", 0, 1)]
+    assert [(line["event"], line["queue_id"], line["pq_id"]) for line in journalled(tmp_path)] == [("UNLOCK", 0, 1)]
     assert one.locked_at_s is None, "a renewal under way does not take it again"

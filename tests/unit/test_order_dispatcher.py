@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import RAISED, FakeLink, context, lines, received, until
+from consumer_fakes import RAISED, FakeLink, context, received, until
 from dejamq.handling.ordered_dispatcher import OrderedDispatcher, OrderedRules
 from dejamq.handling.queue_turns import TurnPlace
 from dejamq.handling.retry_send import RetrySend
@@ -23,6 +23,7 @@ from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import BrokerUnavailable, RouteNotFound
 from dejamq_proto.records.record import decode
+from journalled import journalled
 
 RETRY_QUEUES = [MessageQueue("%RETRY%g", name, 0) for name in ("broker-b", "broker-a")]
 TIMES: dict[str, Any] = {"suspend_current_queue_time_ms": 10, "lock_retry_ms": 5}
@@ -179,7 +180,7 @@ async def test_a_result_after_the_queue_was_dropped_counts_for_nothing(tmp_path:
         assert await bench.dispatcher.quiet(owned, 10)
         await until(lambda: not bench.dispatcher._busy)
     assert (entered, owned.process_queue.low_water) == ([0], 0)
-    (result,) = [line for line in lines(tmp_path) if line["event"] == "RESULT"]
+    (result,) = journalled(tmp_path, "RESULT")
     assert (result["status"], result["pq_dropped"]) == ("success", True)
 
 
@@ -221,7 +222,7 @@ async def test_whatever_a_handler_raises_is_a_failed_try_that_is_logged(
         bench.dispatcher.submit(owned, received(owned, 0, 1))
         await until(lambda: owned.process_queue.commit_offset == 2)
     assert times == [0, 1, 0]
-    assert next(line["status"] for line in lines(tmp_path) if line["event"] == "RESULT") == "exception"
+    assert next(line["status"] for line in journalled(tmp_path, "RESULT")) == "exception"
     assert "handler_failed" in caplog.text
 
 
@@ -278,7 +279,7 @@ async def test_an_exhausted_message_goes_to_the_broker_it_came_from_with_its_tri
         "UNIQ_KEY": f"{5:032X}", "TAGS": "paid", "RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": f"{5:032X}",
         "RECONSUME_TIME": "1", "MAX_RECONSUME_TIMES": "1", "DELAY": "4",
     }  # fmt: skip
-    assert [line["event"] for line in lines(tmp_path)] == ["DELIVER", "RESULT", "DELIVER", "RESULT", "SENDBACK"]
+    assert [line["event"] for line in journalled(tmp_path)] == ["DELIVER", "RESULT", "DELIVER", "RESULT", "SENDBACK"]
 
 
 async def test_what_cannot_be_given_up_suspends_the_queue_and_is_tried_again() -> None:
@@ -341,7 +342,7 @@ async def test_a_slow_success_is_journalled_as_a_timeout_and_counts(tmp_path: Pa
     async with dispatching(handler, tmp_path, level=level, consume_timeout_ms=0) as bench:
         bench.dispatcher.submit(owned, received(owned, 0))
         await until(lambda: owned.process_queue.commit_offset == 1)
-    assert [line["status"] for line in lines(tmp_path) if line["event"] == "RESULT"] == ["timeout"]
+    assert [line["status"] for line in journalled(tmp_path, "RESULT")] == ["timeout"]
 
 
 async def test_a_message_without_a_handler_suspends_its_queue() -> None:

@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from broker_parts import Parts, parts_in
 from dejamq_broker.members.lock_service import LockService
@@ -12,6 +11,7 @@ from dejamq_broker.members.locks import LockTable, QueueAt
 from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.journal.writer import Journal, Level, open_journal
 from dejamq_proto.records.record import Record
+from journalled import journalled
 
 LIFE_MS = 60_000
 FIRST, SECOND, THIRD = (QueueAt("orders", number) for number in range(3))
@@ -174,4 +174,4 @@ def _no_journal() -> Journal:
 
 def _lines(directory: Path) -> list[dict[str, Any]]:
     (path,) = directory.glob("*.jsonl")
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    return journalled(path)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from consumer_fakes import FakeLink, a_fetcher, context, lines, until
+from consumer_fakes import FakeLink, a_fetcher, context, until
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
 from dejamq.rebalance.locks import QueueLocks
@@ -20,6 +20,7 @@ from dejamq.values.message import MessageQueue
 from dejamq_proto.allocation import averagely
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.wire.messages import Key
+from journalled import journalled
 from msgspec.structs import replace
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
@@ -168,7 +169,9 @@ async def test_a_lost_queue_is_dropped_then_committed_then_unlocked(tmp_path: Pa
         assert await here.rebalancer.round()
         assert here.queue_ids == [0, 1]
         assert set(here.link.unlocked) == keys(2, 3)
-    events = [line["event"] for line in lines(tmp_path) if line.get("queue_id") == 3 and line["event"] != "PQ_OPEN"]
+    events = [
+        line["event"] for line in journalled(tmp_path) if line.get("queue_id") == 3 and line["event"] != "PQ_OPEN"
+    ]
     assert events == ["PQ_DROP", "PERSIST", "UNLOCK"]
 
 
@@ -210,7 +213,7 @@ async def test_a_queue_whose_lock_was_lost_is_let_go_without_a_commit_or_an_unlo
         assert not await here.rebalancer.round()
         assert here.queue_ids == [0, 1, 3]
         assert (here.link.committed, here.link.unlocked) == ({}, [])
-    dropped = [line for line in lines(tmp_path) if line["event"] == "PQ_DROP"]
+    dropped = journalled(tmp_path, "PQ_DROP")
     assert [(line["queue_id"], line["reason"]) for line in dropped] == [(2, "lock_lost")]
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from dejamq_proto import names
 from dejamq_proto.codes import (
@@ -22,6 +21,7 @@ from dejamq_proto.codes import (
 from dejamq_proto.config.settings import load, setting
 from dejamq_proto.journal.events import State
 from dejamq_proto.journal.writer import Journal, Level, journal_name, open_journal
+from journalled import journalled
 
 # --- names
 
@@ -157,10 +157,6 @@ def test_other_variables_of_the_environment_are_nobodys_business() -> None:
 # --- the journal's files
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-
-
 def test_half_of_the_room_is_for_the_file_before(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
     journal = Journal(path, role="broker", process="p", boot_id="b", level=Level.FORENSIC, max_bytes=2000)
@@ -170,8 +166,8 @@ def test_half_of_the_room_is_for_the_file_before(tmp_path: Path) -> None:
     older = path.with_suffix(".1.jsonl")
     assert path.stat().st_size <= 1000
     assert older.stat().st_size <= 1000
-    assert lines(older)[-1]["seq"] + 1 == lines(path)[0]["seq"]
-    assert lines(path)[-1]["seq"] == 30
+    assert journalled(older)[-1]["seq"] + 1 == journalled(path)[0]["seq"]
+    assert journalled(path)[-1]["seq"] == 30
 
 
 def test_a_journal_below_its_limit_has_one_file(tmp_path: Path) -> None:
@@ -188,7 +184,7 @@ def test_after_it_was_closed_a_journal_takes_nothing_and_closes_again(tmp_path: 
     journal.close()
     journal.write(State(state="late"))
     journal.close()
-    assert lines(tmp_path / "j.jsonl") == []
+    assert journalled(tmp_path / "j.jsonl") == []
 
 
 @pytest.mark.parametrize(("directory", "level"), [(False, "forensic"), (True, "off")])

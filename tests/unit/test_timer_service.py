@@ -14,6 +14,7 @@ from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.recall_handle import RecallHandle
 from delay_world import Clock
+from journalled import journalled
 from lease import OVER, lease_ends
 from timer_world import BACKOFF_MS, TIMER, Limits, World, world
 
@@ -165,7 +166,7 @@ async def test_a_crash_repeats_what_was_delivered_since_the_progress_was_written
         assert (await here.at(START + 4000)).keys() == ["1", "2", "3", "4"]
     with world(tmp_path, clock) as here:
         assert (await here.at(START + 9000)).keys() == ["1", "2", "3", "4", "3", "4", "5"]
-        lines = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()]
+        lines = journalled(tmp_path / "j.jsonl")
         told = [json.loads(line["progress"]) for line in lines if line["event"] in ("PROGRESS_LOAD", "PROGRESS_FLUSH")]
         assert [(one["read_ms"], one["queue_offset"]) for one in told] == [
             (0, 0), (START + 2000, 5), (START + 2000, 5),

@@ -1,6 +1,5 @@
 """The transactions of a broker over a real, small store, with a clock that stands still; no network."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from dejamq_proto.records.record import (
     decode,
     encode_properties,
 )
+from journalled import journalled
 
 COMMIT, ROLLBACK, UNKNOWN = SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, 0
 START_MS = 1_790_000_000_000
@@ -132,7 +132,7 @@ class TransactionParts:
         return [record.body.decode() for queue_id in range(4) for record in self.records("orders", queue_id)]
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        return [line for line in map(json.loads, self._path.read_text().splitlines()) if line["event"] == event]
+        return journalled(self._path, event)
 
 
 def sent_properties(key: str, **more: str) -> bytes:
