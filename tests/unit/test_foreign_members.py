@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-from dejamq_analytics.sources.journaled import journaled
+import pytest
+from dejamq_analytics.evidence.client import origin_of
+from dejamq_analytics.evidence.clients import ClientStarts
+from dejamq_analytics.evidence.mark import Mark
+from dejamq_analytics.sources.journaled import Journaled, journaled
 from dejamq_lab.foreign import has_foreign_members
 from dejamq_proto.journal.events import Boot, MemberEvent, OffSet
 from dejamq_proto.journal.writer import Journal, open_journal
@@ -48,8 +52,8 @@ def test_a_foreign_member_has_the_boot_id_that_the_broker_gave_it(tmp_path: Path
     found = journaled([str(tmp_path)])
     assert (found.names, found.boots) == ({"10.0.0.1:10911": "broker-a"}, {JAVA: "0d"})
     assert found.members == {"billing": {JAVA}}
-    assert found.client_of("10.0.0.9", 70001 % 65536) == JAVA
-    assert found.client_of("10.0.0.9", 1) is None
+    assert found.client_of("10.0.0.9", 70001 % 65536, "billing") == JAVA
+    assert found.client_of("10.0.0.9", 1, "billing") is None
     assert not found.worked, "an offset of 0 tells of no work"
 
 
@@ -61,3 +65,45 @@ def test_a_connection_that_ended_without_a_goodbye_bounds_what_the_member_did(tm
     found = journaled([str(tmp_path)])
     assert found.worked == {JAVA}
     assert found.lost[JAVA].broker_name == "broker-a"
+
+
+def known_by_broker(directory: Path, *client_ids: str) -> Journaled:
+    broker = broker_of(directory)
+    for number, client_id in enumerate(client_ids):
+        broker.write(member(client_id, f"0d{number}"))
+    broker.close()
+    return journaled([str(directory)])
+
+
+def test_a_member_whose_machine_has_several_addresses_is_known_by_its_process_id(tmp_path: Path) -> None:
+    """RocketMQ's client takes one of them for its id, and maybe another one for its traces."""
+    found = known_by_broker(tmp_path, JAVA)
+    assert found.client_of("198.51.100.65", 70001 % 65536, "billing") == JAVA
+    assert found.client_of("198.51.100.65", 70001 % 65536, "shipping") is None, "it is no member of that group"
+
+
+def test_a_process_id_of_two_members_names_neither(tmp_path: Path) -> None:
+    found = known_by_broker(tmp_path, JAVA, "10.0.0.8@70001#1")
+    assert found.client_of("198.51.100.65", 70001 % 65536, "billing") is None
+
+
+def test_a_process_id_of_a_container_names_nobody_without_its_address(tmp_path: Path) -> None:
+    found = known_by_broker(tmp_path, "10.0.0.9@1#7")
+    assert found.client_of("10.0.0.8", 1, "billing") is None
+    assert found.client_of("10.0.0.9", 1, "billing") == "10.0.0.9@1#7"
+
+
+@pytest.mark.parametrize(("pid", "another_address"), [(1, False), (4711, True)])
+def test_a_trace_is_of_the_client_whose_log_has_its_process_id_but_for_those_of_containers(
+    pid: int, another_address: bool
+) -> None:
+    clients = ClientStarts()
+    said = {"client_id": f"10.0.0.9@{pid}#7", "group": "billing"}
+    clients.read_log([Mark(0, 1000, "log:1", "billing-1", "created", said, str(pid))])
+    clients.settle()
+    (logged,) = clients.by_key.values()
+    same, other = (origin_of(f"{address}{pid:04X}2A139A55000000000001") for address in ("0A000009", "0A000008"))
+    assert same is not None
+    assert other is not None
+    assert clients.of_origin(same, "billing", 5) is logged
+    assert (clients.of_origin(other, "billing", 5) is logged) == another_address

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from dejamq_analytics.evidence.client import LAST, ClientStart, Origin
 from dejamq_analytics.evidence.mark import MS, SECOND, Mark
-from dejamq_analytics.sources.journaled import NOTHING, Journaled
+from dejamq_analytics.sources.journaled import NOTHING, TELLING_PID, Journaled
 
 INNER = "INNER_TRACE_"
 PIDS = 1 << 16
@@ -96,12 +96,14 @@ class ClientStarts:
             one for one in self._of_pid.get(origin.pid, ())
             if (not group or group in one.groups) and _alive(one, at_us)
         ]  # fmt: skip
-        near = [one for one in fitting if one.ip == origin.ip] or fitting
+        near = [one for one in fitting if one.ip == origin.ip]
+        if not near and origin.pid >= TELLING_PID:
+            near = fitting
         if len(near) == 1:
             return near[0]
         key = f"{origin.key}{f':{group}' if group else ''}"
         if key not in self.by_key:
-            client_id = self._known.client_of(origin.ip, origin.pid)
+            client_id = self._known.client_of(origin.ip, origin.pid, group)
             client = ClientStart(key, client_id or key, client_id or key)
             self._learn(client, client_id or "")
             self._add(client)

@@ -14,6 +14,11 @@ from dejamq_proto.texts import number_of
 
 from dejamq_analytics.sources.paths import local_path
 
+TELLING_PID = 300
+"""Whose trace it is a process id tells from here on, even if the address is another: a machine may have several, and a
+client takes one for its id and another one for its traces. In containers ids are small, and alike.
+"""
+
 
 class Lost(NamedTuple):
     """A broker's line that a connection had ended."""
@@ -36,10 +41,16 @@ class Journaled(NamedTuple):
     worked: set[str]
     lost: dict[str, Lost]
 
-    def client_of(self, ip: str, pid: int) -> str | None:
-        """The client id of the only member at this address with this lower half of a process id."""
-        fitting = [name for name in self.boots if _process_of(name) == (ip, pid)]
-        return fitting[0] if len(fitting) == 1 else None
+    def client_of(self, ip: str, pid: int, group: str) -> str | None:
+        """The client id of the only member at this address with this lower half of a process id; or at any address,
+        where the number tells enough. ``group``: '' where it is not known.
+        """
+        members = self.members.get(group, set()) if group else self.boots
+        fitting = {name: at for name in members if (at := _process_of(name))[1] == pid}
+        near = [name for name, at in fitting.items() if at[0] == ip]
+        if not near and pid >= TELLING_PID:
+            near = [*fitting]
+        return near[0] if len(near) == 1 else None
 
 
 NOTHING = Journaled({}, {}, {}, set(), {})
