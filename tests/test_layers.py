@@ -34,7 +34,7 @@ STUB_ROOMS = ("dejamq_broker.doors", "dejamq_namesrv.doors", "dejamq_broker.app"
 THREAD_ROOMS = (
     "dejamq_broker.store", "dejamq_proto.journal.beside", "dejamq.sync", "dejamq.handling.handler_threads",
     "dejamq.values.unique_id", "dejamq_lab.scenario.script.ledger", "dejamq_lab.rocketmq.links",
-    "dejamq_analytics.sources.interrupts", "dejamq_analytics.spark.interrupts", "dejamq_analytics.survey.processes",
+    "dejamq_analytics.sources.interrupts", "dejamq_analytics.spark.interrupts", "dejamq_analytics.sources.pool",
 )  # fmt: skip
 
 

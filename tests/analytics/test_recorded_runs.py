@@ -1,5 +1,6 @@
 """Runs of a real RocketMQ, recorded by ``tests/rocketmq/record.py``: do readers and rules name what happened?"""
 
+import gc
 import gzip
 import json
 import random
@@ -245,6 +246,7 @@ def test_evidence_that_tells_nothing_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello\n")
     with pytest.raises(BadInput, match="nothing that tells of a client or a broker"):
         run_audit(Request([], reading=Reading([str(tmp_path)]), engine="duckdb"), lambda text: None)
+    assert gc.isenabled(), "it is off during a translation"
 
 
 @pytest.mark.spark

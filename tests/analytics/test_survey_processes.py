@@ -145,5 +145,5 @@ def test_when_one_of_its_processes_is_killed_the_audit_says_so(tmp_path: Path) -
         os.kill(workers(audit.pid)[0], signal.SIGKILL)
         words, _ = audit.communicate(timeout=60)
     assert audit.returncode == 2
-    assert words == "dejamq audit: a process that read journals was killed: is there too little memory?\n"
+    assert words == "dejamq audit: a process that read files was killed: is there too little memory?\n"
     assert not any((tmp_path / "temporary").iterdir())

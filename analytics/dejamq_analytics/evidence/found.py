@@ -17,6 +17,7 @@ LAYERS = frozenset({
 })  # fmt: skip
 """Folders of RocketMQ's own: the one above them is the machine's."""
 CLIENT, GO, SERVER = "log of a Java client", "log of a Go client", "log of a server"
+LOGS = (CLIENT, GO, SERVER)
 OFFSETS, TRACE, POLLED, STORE, UNKNOWN = (
     "file of offsets", "exported trace", "answers that dejamq collect polled", "store", "not known"
 )  # fmt: skip

@@ -12,7 +12,7 @@ from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName, whole
 from dejamq_analytics.evidence.text_lines import STAMP, offset_of, stamp_us
 
 FIELDS = re.compile(r'(?<![\w.])([\w.]++)=("(?:[^"\\]|\\.)*+"|\S+)')
-WORDS = {
+CLUES = {
     "the consumer start beginning": "starting",
     "will remove client from clientMap": "closed",
     "MessageQueue do balance done": "assigned",
@@ -60,7 +60,7 @@ def marks(lines: Iterable[tuple[int, str]], path: str, host: str) -> Iterator[Ma
 
 
 def _what(message: str) -> str | None:
-    return next((kind for words, kind in WORDS.items() if message.startswith(words)), None)
+    return next((kind for words, kind in CLUES.items() if message.startswith(words)), None)
 
 
 def _at(text: str) -> tuple[int, int] | None:

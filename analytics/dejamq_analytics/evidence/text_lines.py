@@ -9,11 +9,12 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from dejamq_analytics.evidence.mark import MS, SECOND
 from dejamq_analytics.sources.paths import BadInput
@@ -24,7 +25,7 @@ STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{3})\d*)?(Z|
 LEVEL_PID = re.compile(r"\s*(?:TRACE|DEBUG|INFO|WARN|ERROR)\s+\[(\d+)\]\s")
 EPOCH_MS = re.compile(r"(?<![\w.])(1[5-9]\d{11}|2\d{12})(?!\w)")
 ZONE_LINES = 2000
-LONGEST_LINE = 1 << 20
+LONGEST_LINE = BLOCK = 1 << 20
 CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
 EPOCH = datetime(1970, 1, 1)
 CONVERSION = re.compile(r"%[-\d.]*([a-zA-Z]+)(\{[^}]*\})?")
@@ -65,33 +66,76 @@ def layout_of(pattern: str) -> LineLayout:
     return LineLayout(re.compile(found.replace(r"\ ", r"\s+")))
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> BufferedReader | gzip.GzipFile:
     """Plain or gzipped: by its content, since a rotated file may be called anything."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path, "rb") if packed else path.open("rb")
 
 
-def raw_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends. A gzipped file that was cut off or damaged ends there.
+def raw_lines(path: Path, clues: Collection[str] = ()) -> Iterator[tuple[int, str]]:
+    """Numbered lines without their ends; where there are ``clues``, only lines that have one of them. A gzipped file
+    that was cut off or damaged ends there.
 
     Of a line that is longer than any of RocketMQ's only the beginning is told: it may be a file without line ends.
     """
+    sought = [clue.encode() for clue in clues]
+    number = 1
+    for block in _blocks(path):
+        counted = 0
+        for begin, end in _with_one(block, sought) if sought else _every(block):
+            number += block.count(b"\n", counted, begin)
+            counted = begin
+            yield number, block[begin : min(end, begin + LONGEST_LINE)].decode("utf-8", "replace").rstrip("\r\n")
+        number += block.count(b"\n", counted)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """Some whole lines each. The last one may lack its end."""
+    rest = b""
     with opened(path) as file:
-        number = 0
         try:
-            while line := file.readline(LONGEST_LINE):
-                number += 1
-                yield number, line.decode("utf-8", "replace").rstrip("\r\n")
-                while len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-                    line = file.readline(LONGEST_LINE)
+            while more := file.read1(BLOCK):
+                whole, end, begun = more.rpartition(b"\n")
+                if end:
+                    yield rest + whole + end
+                    rest = begun
+                elif len(rest) < LONGEST_LINE:
+                    rest += begun
         except CUT_OFF:
             return
+    if rest:
+        yield rest
 
 
-def lines_of(path: Path, zone: timedelta, layout: LineLayout | None = None) -> Iterator[Line]:
-    """Lines that begin with a date, in its time zone."""
-    for number, text in raw_lines(path):
+def _every(block: bytes) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends."""
+    begin = 0
+    while begin < len(block):
+        end = block.find(b"\n", begin) + 1 or len(block)
+        yield begin, end
+        begin = end
+
+
+def _with_one(block: bytes, clues: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Those that have one of the clues. To look for each through many lines at once takes a sixth of the time that
+    each line takes by itself.
+    """
+    found = set()
+    for clue in clues:
+        at = block.find(clue)
+        while at >= 0:
+            begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at) + 1 or len(block)
+            found.add((begin, end))
+            at = block.find(clue, end)
+    return sorted(found)
+
+
+def lines_of(
+    path: Path, zone: timedelta, layout: LineLayout | None = None, clues: Collection[str] = ()
+) -> Iterator[Line]:  # fmt: skip
+    """Lines that begin with a date, in its time zone; where there are ``clues``, only lines that have one of them."""
+    for number, text in raw_lines(path, clues):
         line = _line(number, text, zone, layout)
         if line is not None:
             yield line

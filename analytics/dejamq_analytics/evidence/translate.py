@@ -1,10 +1,13 @@
 """From folders of logs, traces and stores to journals of the processes that wrote them, which the audit then reads."""
 
+import gc
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from dejamq_analytics.evidence import (
     client_log,
@@ -34,9 +37,12 @@ from dejamq_analytics.evidence.text_lines import LineLayout, Zone, lines_of, raw
 from dejamq_analytics.evidence.trace import TraceMessage
 from dejamq_analytics.sources.journaled import Journaled, journaled
 from dejamq_analytics.sources.paths import BadInput
+from dejamq_analytics.sources.pool import each, pool_for
 
 SKEW_MS = 1000
 """Clocks that agree better than this are taken for right."""
+LARGE_BYTES = 128 << 20
+"""Logs of less are read before another process has begun."""
 LATE_TOGETHER = 3
 """One trace message that comes late was slow on its way. So many in a row were not."""
 
@@ -70,6 +76,14 @@ class Evidence:
     kinds: dict[str, set[str]]
 
 
+class TextLog(NamedTuple):
+    """A log, and how its lines tell time; None for a log of Go's client."""
+
+    file: Found
+    zone: Zone | None
+    layout: LineLayout | None
+
+
 class _Marks:
     """Marks of all files, by machine."""
 
@@ -83,6 +97,21 @@ class _Marks:
         self.traces: list[TraceMessage] = []
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python's collector would look through millions of objects again and again, of which none can go before the end:
+    4 of 10 s of a large translation.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+@_no_collection()
 def translate(reading: Reading, into: Path) -> Evidence:
     """Write a journal of each process into ``into``. Raises BadInput where there is nothing of any use."""
     files = found.found_in(reading.folders)
@@ -90,8 +119,10 @@ def translate(reading: Reading, into: Path) -> Evidence:
     shown = {str(one.path): one.shown for one in files}
     marks = _Marks()
     zones = zones_of({one.path: one.shown for one in files if one.kind in (found.CLIENT, found.SERVER)}, reading.zones)
+    logs = [TextLog(one, zones.get(one.path), reading.layout) for one in files if one.kind in found.LOGS]
+    lines = {log.file.path: told for log, told in zip(logs, _lines_of_use(logs), strict=True)}
     read = {
-        file.path: _read(file, reading.layout, zones.get(file.path), marks)
+        file.path: _read(file, zones.get(file.path), lines.get(file.path, []), marks)
         for file in files
         if file.kind != found.STORE
     }
@@ -120,13 +151,34 @@ def _told_of_store(file: Found, records: Records) -> str:
     return f"{file.kind}, machine {file.host}, {', '.join(there) or 'empty'}"
 
 
-def _read(file: Found, layout: LineLayout | None, zone: Zone | None, marks: _Marks) -> str:
-    """Its marks; what it is, in words."""
+def _lines_of_use(logs: Sequence[TextLog]) -> list[list[Mark]]:
+    """What each log tells. Large ones are read side by side."""
+    if len(logs) < 2 or sum(log.file.path.stat().st_size for log in logs) < LARGE_BYTES:
+        return [*map(marks_of, logs)]
+    with pool_for(len(logs)) as pool:
+        return each(pool, marks_of, logs)
+
+
+@_no_collection()
+def marks_of(log: TextLog) -> list[Mark]:
+    """What one log tells. That of Go's client tells its zone in each line."""
+    file, zone, layout = log
+    if zone is None:
+        return [*go_log.marks(raw_lines(file.path, go_log.CLUES), file.shown, file.host)]
+    reader = client_log if file.kind == found.CLIENT else server_logs
+    lines = lines_of(file.path, zone.offset, layout if reader is client_log else None, reader.CLUES)
+    return [*reader.marks(lines, file.shown, file.host)]
+
+
+def _read(file: Found, zone: Zone | None, logged: list[Mark], marks: _Marks) -> str:
+    """Its marks, ``logged`` if it is a log; what it is, in words."""
     if file.kind == found.OFFSETS:
         marks.offsets += offset_files.marks(file.path, file.shown, file.host)
         return f"{offset_files.told(file.path)}, machine {file.host}"
-    if zone is not None or file.kind == found.GO:
-        return _read_log(file, layout, zone, marks)
+    if file.kind in found.LOGS:
+        _share(file, logged, marks)
+        times = "" if zone is None else f"times {_zone(zone)}, "
+        return f"{file.kind}, machine {file.host}, {times}{len(logged)} lines of use"
     if file.kind == found.TRACE:
         marks.traces += (TraceMessage(f"{file.shown}:{number}", "", text) for number, text in raw_lines(file.path))
     elif file.kind == found.POLLED:
@@ -144,23 +196,15 @@ def _read_answers(file: Found, marks: _Marks) -> None:
             (marks.routes if answer.what == "routed" else marks.offsets).append(answer)
 
 
-def _read_log(file: Found, layout: LineLayout | None, zone: Zone | None, marks: _Marks) -> str:
-    """A log of Go's client tells its zone in each line."""
-    if zone is None:
-        told = [*go_log.marks(raw_lines(file.path), file.shown, file.host)]
-        marks.client[file.host] += told
-        return f"{file.kind}, machine {file.host}, {len(told)} lines of use"
-    if file.kind == found.CLIENT:
-        told = [*client_log.marks(lines_of(file.path, zone.offset, layout), file.shown, file.host)]
-        marks.client[file.host] += told
-    else:
-        told = [*server_logs.marks(lines_of(file.path, zone.offset), file.shown, file.host)]
-        marks.filters.learn(told)
-        of_name_server = file.path.name.startswith("namesrv")
-        for mark in told:
-            there = of_name_server or mark.what in BROKER_CHANGES
-            (marks.name_servers if there else marks.server)[file.host].append(mark)
-    return f"{file.kind}, machine {file.host}, times {_zone(zone)}, {len(told)} lines of use"
+def _share(file: Found, logged: list[Mark], marks: _Marks) -> None:
+    if file.kind != found.SERVER:
+        marks.client[file.host] += logged
+        return
+    marks.filters.learn(logged)
+    of_name_server = file.path.name.startswith("namesrv")
+    for mark in logged:
+        there = of_name_server or mark.what in BROKER_CHANGES
+        (marks.name_servers if there else marks.server)[file.host].append(mark)
 
 
 def _zone(zone: Zone) -> str:

@@ -3,18 +3,14 @@ in files for the next step: so memory does not grow with the journals.
 """
 
 import os
-import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from pickle import dumps, loads
-from threading import Thread
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -22,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejamq_analytics.frames import DataFrame, SparkSession
-from dejamq_analytics.sources.interrupts import held_back
 from dejamq_analytics.sources.paths import to_spark
+from dejamq_analytics.sources.pool import each, pool_for
 from dejamq_analytics.survey import index, keys, look, pick
 from dejamq_analytics.survey.chunks import Chunk
 from dejamq_analytics.survey.keys import Candidates
@@ -31,8 +27,6 @@ from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.pick import Reasons, WantedLines
 
 KEPT = "kept"
-Task = TypeVar("Task")
-Told = TypeVar("Told")
 
 
 @contextmanager
@@ -41,13 +35,8 @@ def in_processes(folder: Path, parts: Sequence[Chunk], group: str | None) -> Ite
 
     Raises ChildProcessError when a process is killed.
     """
-    pool = ProcessPoolExecutor(min(_cores(), max(len(parts), 1)), get_context("spawn"), _end_with_parent)
-    try:
+    with pool_for(len(parts)) as pool:
         yield InProcesses(pool, folder, parts, group)
-    except BrokenProcessPool:
-        raise ChildProcessError("a process that read journals was killed: is there too little memory?") from None
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 class StoredTexts(NamedTuple):
@@ -72,36 +61,27 @@ class StoredTexts(NamedTuple):
 class InProcesses:
     """Readings of local journals by the processes of a pool, with a folder for what they tell one another."""
 
-    def __init__(self, pool: ProcessPoolExecutor, folder: Path, parts: Sequence[Chunk], group: str | None) -> None:
+    def __init__(self, pool: Executor, folder: Path, parts: Sequence[Chunk], group: str | None) -> None:
         self._pool, self._folder, self._parts, self._group = pool, folder, parts, group
         self._picks = 0
 
     def first(self) -> list[Note]:
-        told = self._each(partial(look_at, self._folder, self._group), [*enumerate(self._parts)])
+        told = each(self._pool, partial(look_at, self._folder, self._group), [*enumerate(self._parts)])
         return [msgspec.msgpack.decode(note, type=Note) for note in told]
 
     def judged(self, brokers_known: bool) -> Iterable[Candidates]:
         buckets = defaultdict[str, list[Path]](list)
         for file in self._folder.glob("*.entries"):
             buckets[file.name.rpartition("-")[0]].append(file)
-        return self._each(partial(judge, brokers_known), [*buckets.values()])
+        return each(self._pool, partial(judge, brokers_known), [*buckets.values()])
 
     def second(self, wanted: WantedLines, *, with_kept: bool) -> StoredTexts:
         self._picks += 1
         asked = self._folder / f"wanted-{self._picks}"
         asked.write_bytes(dumps(wanted))
-        self._each(partial(pick_from, asked), [*self._folder.glob("*.index")])
+        each(self._pool, partial(pick_from, asked), [*self._folder.glob("*.index")])
         names = [asked.name, KEPT] if with_kept else [asked.name]
         return StoredTexts([file for name in names for file in sorted(self._folder.glob(f"{name}-*.parquet"))])
-
-    def _each(self, work: Callable[[Task], Told], tasks: Sequence[Task]) -> list[Told]:
-        with _no_interrupt():  # the pool starts processes when it is given work
-            told = [self._pool.submit(work, task) for task in tasks]
-        # none is cancelled here: the pool's thread stumbles over those while it tells that a process died
-        ended, _ = wait(told, return_when=FIRST_EXCEPTION)
-        for one in ended:
-            one.result()
-        return [one.result() for one in told]
 
 
 def look_at(folder: Path, group: str | None, numbered: tuple[int, Chunk]) -> bytes:
@@ -144,34 +124,3 @@ def _reasons(asked: Path) -> Reasons:
 def _store(texts: pa.Table, file: Path) -> None:
     if texts.num_rows:
         pq.write_table(texts, file, use_dictionary=["file"])
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _end_with_parent() -> None:
-    """A process of the pool would otherwise wait for work for ever when its parent is killed."""
-    parent = parent_process()
-    assert parent is not None
-
-    def end() -> None:
-        parent.join()
-        os._exit(1)
-
-    Thread(target=end, daemon=True).start()
-
-
-@contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C counts when the block has ended. Processes that begin in it never hear of Ctrl-C: their parent does.
-
-    They inherit the mask. Where a thread of a library takes the signal, whose mask is its own, it is held back, too.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with held_back():
-            yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
