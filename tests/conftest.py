@@ -137,21 +137,36 @@ def promised(environment: str) -> frozenset[str]:
     return names
 
 
-TOGETHER = re.compile(r"tests/(analytics|docker)/")
-"""Folders whose tests share what is dear, a Spark or an image."""
-ONE_AT_A_TIME = re.compile(r"tests/\w+/test_(cli_processes|readme|cli_docs|docs_\w+|admin_page|demo|examples)\.py")
-"""Files that start servers at the addresses which a newcomer would have."""
+TOGETHER = (
+    re.compile(r"tests/docker/"),  # they share an image
+    re.compile(r"tests/analytics/"),  # a Spark
+    # the addresses which a newcomer would have
+    re.compile(r"tests/\w+/test_(cli_processes|readme|cli_docs|docs_\w+|admin_page|demo|examples)\.py"),
+)
+"""Tests that run one after another, those that take longest first."""
+
+
+def run_with(test: str) -> str:
+    """Of which tests this one is, by its node id: those of its file, or of one of ``TOGETHER``."""
+    shared = next((one.pattern for one in TOGETHER if one.match(test)), None)
+    return shared or test.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Where tests run side by side (`pytest -n`), those of a file, or of such a folder, are run one after another."""
+    """Where tests run side by side (`pytest -n`), those of a file, or of `TOGETHER`, are run one after another."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            folder = TOGETHER.match(nodeid) or ONE_AT_A_TIME.match(nodeid)
-            return str(folder.re.pattern) if folder else nodeid.partition("::")[0]
+            return run_with(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            """xdist begins with the most tests; those of containers are few, and would be waited for at the end."""
+            for one in reversed(TOGETHER):
+                if one.pattern in self.workqueue:
+                    self.workqueue.move_to_end(one.pattern, last=False)
+            super()._assign_work_unit(node)
 
         def remove_node(self, node: Any) -> str | None:
             """The test that ended its worker, as one does that is over its time limit, is not run again.
