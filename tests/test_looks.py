@@ -78,7 +78,7 @@ def looks(source: str) -> Iterator[int]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
             continue
-        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        own = ast.unparse(node.value) in ("self", "cls", "super()")
         if not own and node.attr not in OF_NAMED_TUPLES:
             yield node.lineno
 
@@ -102,4 +102,4 @@ def test_what_is_allowed_is_what_is_there() -> None:
 
 
 def test_a_look_is_a_private_attribute_of_another_object() -> None:
-    assert list(looks("a._b\nself._c\nself.d._e = 1\na._replace(f=2)\na.__class__")) == [1, 3]
+    assert list(looks("a._b\nself._c\nself.d._e = 1\na._replace(f=2)\na.__class__\nsuper()._g()")) == [1, 3]
