@@ -146,12 +146,6 @@ TOGETHER = (
 """Tests that run one after another, those that take longest first."""
 
 
-def run_with(test: str) -> str:
-    """Of which tests this one is, by its node id: those of its file, or of one of ``TOGETHER``."""
-    shared = next((one.pattern for one in TOGETHER if one.match(test)), None)
-    return shared or test.partition("::")[0]
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Where tests run side by side (`pytest -n`), those of a file, or of `TOGETHER`, are run one after another."""
@@ -159,7 +153,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return run_with(nodeid)
+            return next((one.pattern for one in TOGETHER if one.match(nodeid)), nodeid.partition("::")[0])
 
         def _assign_work_unit(self, node: Any) -> None:
             """xdist begins with the most tests; those of containers are few, and would be waited for at the end."""

@@ -9,11 +9,9 @@ from collections import defaultdict
 
 from dejamq_analytics.evidence.client import LAST, ClientStart, Origin
 from dejamq_analytics.evidence.mark import MS, SECOND, Mark
-from dejamq_analytics.sources.journaled import NOTHING, TELLING_PID, Journaled
+from dejamq_analytics.sources.journaled import NOTHING, PIDS, Journaled, only_one
 
 INNER = "INNER_TRACE_"
-PIDS = 1 << 16
-"""An origin has the lower half of a process id."""
 
 
 class ClientStarts:
@@ -93,14 +91,11 @@ class ClientStarts:
     def of_origin(self, origin: Origin, group: str, at_us: int) -> ClientStart:
         """The process that made an id. One that has no log gets a name of its own."""
         fitting = [
-            one for one in self._of_pid.get(origin.pid, ())
+            (one, one.ip) for one in self._of_pid.get(origin.pid, ())
             if (not group or group in one.groups) and _alive(one, at_us)
         ]  # fmt: skip
-        near = [one for one in fitting if one.ip == origin.ip]
-        if not near and origin.pid >= TELLING_PID:
-            near = fitting
-        if len(near) == 1:
-            return near[0]
+        if (known := only_one(origin.ip, origin.pid, fitting)) is not None:
+            return known
         key = f"{origin.key}{f':{group}' if group else ''}"
         if key not in self.by_key:
             client_id = self._known.client_of(origin.ip, origin.pid, group)

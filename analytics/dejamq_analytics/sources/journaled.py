@@ -5,8 +5,8 @@ and traces get that id, so that the broker's lines and the client's are of one p
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from dejamq_proto.journal.events import Boot, MemberEvent, OffSet
 from dejamq_proto.journal.lines import boot_id, events, files_in
@@ -14,10 +14,23 @@ from dejamq_proto.texts import number_of
 
 from dejamq_analytics.sources.paths import local_path
 
+One = TypeVar("One")
+PIDS = 1 << 16
+"""An id of RocketMQ's has the lower half of a process id."""
 TELLING_PID = 300
 """Whose trace it is a process id tells from here on, even if the address is another: a machine may have several, and a
 client takes one for its id and another one for its traces. In containers ids are small, and alike.
 """
+
+
+def only_one(ip: str, pid: int, fitting: Sequence[tuple[One, str]]) -> One | None:
+    """Of processes with this lower half of an id, each with its address, the only one at this address; or at any
+    address, where the number tells enough.
+    """
+    near = [one for one, address in fitting if address == ip]
+    if not near and pid >= TELLING_PID:
+        near = [one for one, _ in fitting]
+    return near[0] if len(near) == 1 else None
 
 
 class Lost(NamedTuple):
@@ -42,15 +55,10 @@ class Journaled(NamedTuple):
     lost: dict[str, Lost]
 
     def client_of(self, ip: str, pid: int, group: str) -> str | None:
-        """The client id of the only member at this address with this lower half of a process id; or at any address,
-        where the number tells enough. ``group``: '' where it is not known.
-        """
+        """The client id of the only member of this process, as ``only_one`` tells. ``group``: '' if it is not known."""
         members = self.members.get(group, set()) if group else self.boots
-        fitting = {name: at for name in members if (at := _process_of(name))[1] == pid}
-        near = [name for name, at in fitting.items() if at[0] == ip]
-        if not near and pid >= TELLING_PID:
-            near = [*fitting]
-        return near[0] if len(near) == 1 else None
+        places = [(name, *_process_of(name)) for name in members]
+        return only_one(ip, pid, [(name, address) for name, address, number in places if number == pid])
 
 
 NOTHING = Journaled({}, {}, {}, set(), {})
@@ -90,4 +98,4 @@ def _process_of(client_id: str) -> tuple[str, int]:
     """Address and lower half of the process id of ``ip@pid#nanoseconds``."""
     ip, _, rest = client_id.partition("@")
     pid = number_of(rest.partition("#")[0])
-    return ip, -1 if pid is None else pid % 65536
+    return ip, -1 if pid is None else pid % PIDS
